@@ -1,0 +1,61 @@
+"""CheckpointRef: the name of saved weights, in every spelling we accept."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mint.core.errors import UserError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_REF = re.compile(r"(?:tinker|mint)://([^/]+)/(weights|sampler_weights)/([^/]+)")
+
+
+class CheckpointKind(StrEnum):
+    """Values are the path segments of the wire."""
+
+    TRAINING = "weights"
+    """Adapter and optimizer state: training can go on from it."""
+    SAMPLER = "sampler_weights"
+    """Adapter only."""
+
+
+@dataclass(frozen=True)
+class CheckpointRef:
+    """One checkpoint: which model saved it, as what, under which name."""
+
+    model_id: str
+    kind: CheckpointKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"tinker://{self.model_id}/{self.kind.value}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "CheckpointRef":
+        """Read `tinker://<model_id>/weights|sampler_weights/<name>` (or `mint://…`).
+
+        Raises:
+            UserError: any other form.
+        """
+        found = _REF.fullmatch(text)
+        if not found:
+            raise UserError(
+                f"{text!r} is not a checkpoint path. Expected tinker://<model_id>/weights/<name> "
+                "or tinker://<model_id>/sampler_weights/<name>, as save_state() and "
+                "save_weights_for_sampler() return them."
+            )
+        return cls(found[1], CheckpointKind(found[2]), found[3])
+
+
+def check_name(name: str) -> str:
+    """Give `name` back if it can be one segment of a checkpoint path.
+
+    Raises:
+        UserError: it is empty, too long, or holds anything but letters, digits, ".", "_", "-".
+    """
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            f"checkpoint name {name!r}: use 1 to 200 letters, digits, '.', '_' or '-', beginning "
+            "with a letter or digit. It becomes one segment of the checkpoint's path."
+        )
+    return name

@@ -1,0 +1,203 @@
+"""The closed set of operations an engine is asked for, and what each returns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mint.core.datum import Datum
+from mint.core.errors import Fault
+from mint.core.ids import ModelId, SamplerId
+from mint.core.lora import LoraSpec
+from mint.core.model_input import ModelInput
+from mint.core.optim import AdamParams
+from mint.core.sampling import SampledSequence, SamplingParams, TopK
+
+# -------------------------------------------------------------- asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateModel:
+    """Make a new adapter on a base model."""
+
+    model_id: ModelId
+    base_model: str
+    lora: LoraSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateModelFrom:
+    """Make a new adapter from a checkpoint: base model and shape are the checkpoint's."""
+
+    model_id: ModelId
+    path: str
+    with_optimizer: bool
+    lora_seed: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ForwardBackward:
+    """Compute a loss over data; unless `forward_only`, add its gradient to the adapter's."""
+
+    model_id: ModelId
+    data: tuple[Datum, ...]
+    loss_fn: str
+    loss_fn_config: Mapping[str, float | str] = field(default_factory=dict)
+    forward_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimStep:
+    """Apply the gathered gradient with Adam and clear it: weights_version + 1."""
+
+    model_id: ModelId
+    params: AdamParams
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveWeights:
+    """Write a checkpoint: with optimizer state (`weights/`) or without (`sampler_weights/`)."""
+
+    model_id: ModelId
+    path: str
+    """The checkpoint's own path, tinker://<model_id>/<kind>/<name>."""
+    overwrite: bool = False
+    ttl_seconds: int | None = None
+    user_metadata: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadWeights:
+    """Replace the adapter's weights by a checkpoint's; clears gathered gradients."""
+
+    model_id: ModelId
+    path: str
+    with_optimizer: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinSampler:
+    """Give the model's present weights to a sampling session, for good."""
+
+    model_id: ModelId
+    sampler_id: SamplerId
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
+    """Draw continuations of one prompt from a sampling session's weights."""
+
+    sampler_id: SamplerId
+    base_model: str
+    weights: str | None
+    """None: the base model. A checkpoint path, or the sampler_id of pinned weights."""
+    prompt: ModelInput
+    num_samples: int = 1
+    params: SamplingParams = SamplingParams()
+    prompt_logprobs: bool = False
+    topk_prompt_logprobs: int = 0
+    topk_sample_logprobs: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnloadModel:
+    """Forget a model: its adapter, gradients and optimizer state leave memory."""
+
+    model_id: ModelId
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseSampler:
+    """Forget the weights pinned for a sampling session."""
+
+    sampler_id: SamplerId
+
+
+ModelOperation = (
+    CreateModel | CreateModelFrom | ForwardBackward | OptimStep | SaveWeights | LoadWeights
+    | PinSampler | UnloadModel
+)  # fmt: skip
+"""Operations of one training model: done one after the other, in order of arrival."""
+
+Operation = ModelOperation | Sample | ReleaseSampler
+
+
+# --------------------------------------------------------------- returned
+
+
+@dataclass(frozen=True)
+class Done:
+    """Nothing to report besides success."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelReady:
+    """An adapter exists now."""
+
+    base_model: str
+    lora: LoraSpec
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PassResult:
+    """What a ForwardBackward computed.
+
+    Attributes:
+        logprobs: per datum float32, shaped like its target_tokens, nats, at the loss's
+            temperature; for every position, weight 0 included.
+        metrics: names are "name:reduction" with exactly one colon; "loss:sum" is always there.
+    """
+
+    logprobs: tuple[NDArray[np.float32], ...]
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    metrics: Mapping[str, float]
+    weights_version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saved:
+    """A checkpoint's files are on disk, whole.
+
+    `files` maps each file name to (size in bytes, sha256 in hex).
+    """
+
+    files: Mapping[str, tuple[int, str]]
+    weights_version: int
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampleResult:
+    """What a Sample drew.
+
+    Attributes:
+        sequences: `num_samples` of them, in order.
+        prompt_logprobs: float32, one per prompt token, the first NaN; like all returned logprobs
+            at the request's temperature (at 1 for temperature 0).
+        topk_prompt_logprobs: one row per prompt token, the first unscored.
+        weights_version: of the adapter; 0 for the base model.
+    """
+
+    sequences: tuple[SampledSequence, ...]
+    prompt_logprobs: NDArray[np.float32] | None = None
+    topk_prompt_logprobs: TopK | None = None
+    weights_version: int = 0
+
+
+Result = Done | ModelReady | PassResult | StepResult | Saved | SampleResult
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why an operation has no result, in words for the user, and whose move is next."""
+
+    message: str
+    fault: Fault

@@ -1,0 +1,185 @@
+"""The rows of the store, as frozen values. Times are UTC, zone-aware."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from mint.core.errors import Fault
+from mint.core.ids import KeyId, ModelId, OperationId, Owner, SamplerId, SessionId
+from mint.core.lora import LoraSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """An API key, without its secret."""
+
+    key_id: KeyId
+    owner: Owner
+    name: str
+    hint: str
+    """The secret's last four characters, to tell keys apart."""
+    is_admin: bool
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSession:
+    owner: Owner
+    idempotency_key: str | None
+    """Equal over the retries of one call; a repeated one gets the first session back."""
+    tags: tuple[str, ...] = ()
+    user_metadata: Mapping[str, str] = field(default_factory=dict)
+    sdk_version: str = ""
+    display_name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    session_id: SessionId
+    owner: Owner
+    created_at: datetime
+    last_seen_at: datetime
+    finished_at: datetime | None
+    tags: tuple[str, ...]
+    user_metadata: Mapping[str, str]
+    sdk_version: str
+    display_name: str | None
+
+
+class ModelState(StrEnum):
+    CREATING = "creating"
+    READY = "ready"
+    FAILED = "failed"
+    """Creation failed; the reason is its operation's."""
+    UNLOADED = "unloaded"
+    LOST = "lost"
+    """The engine died with it; checkpoints of it remain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewModel:
+    model_id: ModelId
+    session_id: SessionId
+    owner: Owner
+    base_model: str
+    lora: LoraSpec
+    user_metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    model_id: ModelId
+    session_id: SessionId
+    owner: Owner
+    base_model: str
+    lora: LoraSpec
+    state: ModelState
+    weights_version: int
+    created_at: datetime
+    last_request_at: datetime
+    user_metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSampler:
+    sampler_id: SamplerId
+    session_id: SessionId
+    owner: Owner
+    base_model: str
+    weights: str | None
+    """None: the base model. A checkpoint's path, or the sampler_id itself for pinned weights."""
+    model_id: ModelId | None = None
+    """The model whose weights are pinned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler:
+    sampler_id: SamplerId
+    session_id: SessionId
+    owner: Owner
+    base_model: str
+    weights: str | None
+    model_id: ModelId | None
+
+
+class OperationStatus(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+    @property
+    def ended(self) -> bool:
+        return self in (OperationStatus.DONE, OperationStatus.FAILED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewOperation:
+    """One operation to queue. (`scope`, `seq_id`) names it for retries; seq_id None: no retry is
+    recognised."""
+
+    owner: Owner
+    kind: str
+    """Class name in core.operations."""
+    payload: bytes
+    """wire.payloads.encode(operation)."""
+    scope: str
+    """What seq_id counts in: a model id, a sampler id, or "<session_id>/create"."""
+    seq_id: int | None
+    model_id: ModelId | None = None
+    sampler_id: SamplerId | None = None
+    tokens: int = 0
+    """Work it asks for, in tokens: for fairness and for people."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingOperation:
+    """A queued operation as the scheduler sees it (no payload)."""
+
+    operation_id: OperationId
+    arrival: int
+    """Order of arrival, over all models."""
+    kind: str
+    owner: Owner
+    model_id: ModelId | None
+    sampler_id: SamplerId | None
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationRecord:
+    """Where one operation stands; `result` only once it is done."""
+
+    operation_id: OperationId
+    kind: str
+    owner: Owner
+    status: OperationStatus
+    model_id: ModelId | None
+    sampler_id: SamplerId | None
+    created_at: datetime
+    finished_at: datetime | None
+    result: bytes | None
+    """wire.payloads.encode_result(result)."""
+    error: str | None
+    fault: Fault | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    path: str
+    """tinker://<model_id>/<kind>/<name>"""
+    owner: Owner
+    model_id: ModelId
+    kind: str
+    name: str
+    base_model: str
+    lora: LoraSpec
+    folder: str
+    """Below the data folder."""
+    size_bytes: int
+    created_at: datetime
+    expires_at: datetime | None
+    is_public: bool
+    user_metadata: Mapping[str, str]
