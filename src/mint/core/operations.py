@@ -101,6 +101,13 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResolveModel:
+    """Find a base model by name, so that it is among those served. Weights are not loaded yet."""
+
+    base_model: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class UnloadModel:
     """Forget a model: its adapter, gradients and optimizer state leave memory."""
 
@@ -120,7 +127,7 @@ ModelOperation = (
 )  # fmt: skip
 """Operations of one training model: done one after the other, in order of arrival."""
 
-Operation = ModelOperation | Sample | ReleaseSampler
+Operation = ModelOperation | Sample | ReleaseSampler | ResolveModel
 
 
 # --------------------------------------------------------------- returned
