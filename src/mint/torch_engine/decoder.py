@@ -1,0 +1,79 @@
+"""One base model with packed tokens in and hidden states or logits out.
+
+Shapes: T packed tokens, E model width, N rows, V vocabulary.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from mint.torch_engine.attention import AttentionPlan
+from mint.torch_engine.lora import AdapterContext, AdapterWeights, LoraLinear, Target, wrap_linears
+
+Counts = Sequence[tuple[AdapterWeights | None, int]]
+"""(adapter, how many packed tokens in a row are its own); None is the bare base model."""
+
+
+class Decoder:
+    """A frozen causal LM whose linears add the adapter of each token.
+
+    One forward serves prefill, decode, training and prompt scoring: they differ in their
+    AttentionPlan only, so sampler and trainer agree by construction.
+    """
+
+    def __init__(self, module: PreTrainedModel) -> None:
+        """Takes `module` over: its linears are replaced. It must have been loaded with
+        attn_implementation=attention.ATTENTION."""
+        self._context = AdapterContext()
+        self.targets: tuple[Target, ...] = wrap_linears(module, self._context)
+        self._module = module.eval()
+        head = module.get_output_embeddings()
+        assert isinstance(head, LoraLinear)
+        self._head = head
+        config = module.config
+        self.vocab_size: int = config.vocab_size
+        self.layers: int = config.num_hidden_layers
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+        self.width: int = config.hidden_size
+        self.inner_width: int = config.intermediate_size
+        self.head_dim: int = getattr(config, "head_dim", None) or self.width // self.heads
+        self.max_context: int = config.max_position_embeddings
+        self.device = next(module.parameters()).device
+        self.dtype = next(module.parameters()).dtype
+
+    @property
+    def nbytes(self) -> int:
+        return sum(p.numel() * p.element_size() for p in self._module.parameters())
+
+    @property
+    def head_weight_VE(self) -> Tensor:
+        return self._head.weight
+
+    @property
+    def head_bias_V(self) -> Tensor | None:
+        return self._head.bias
+
+    @property
+    def head_name(self) -> str:
+        return self._head.name
+
+    def hidden(
+        self, tokens_T: Tensor, positions_T: Tensor, plan: AttentionPlan, counts: Counts
+    ) -> Tensor:
+        """Last hidden states `[T, E]`, after the final norm."""
+        with self._context.rows(counts):
+            out = self._module.base_model(
+                input_ids=tokens_T.unsqueeze(0),
+                position_ids=positions_T.unsqueeze(0),
+                use_cache=False,
+                mint_plan=plan,
+            )
+        return out.last_hidden_state[0]
+
+    def logits(self, hidden_NE: Tensor, counts: Counts) -> Tensor:
+        """Logits `[N, V]` of chosen rows, as float32 so that the softmax is taken in it; `counts`
+        says whose rows they are."""
+        with self._context.rows(counts):
+            return self._head(hidden_NE).float()
