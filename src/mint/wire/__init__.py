@@ -1,0 +1,1 @@
+"""Text and bytes to core values and back. Knows neither HTTP nor SQL nor torch."""

@@ -1,0 +1,148 @@
+"""Operations and results as bytes, for the rows of the store and between the processes.
+
+`kind` is the operation's class name. Gradient passes and samples are kept in the protobuf form of
+the newest SDK, so that a request is queued and a result is delivered without being rewritten;
+the rest is JSON, legible in the database.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from mint.core.lora import LoraSpec
+from mint.core.model_input import ModelInput, OtherChunk, TokenChunk
+from mint.core.operations import (
+    CreateModel,
+    Done,
+    ForwardBackward,
+    ModelReady,
+    Operation,
+    OptimStep,
+    PassResult,
+    Result,
+    Sample,
+    SampleResult,
+    Saved,
+    StepResult,
+)
+from mint.core.optim import AdamParams
+from mint.core.sampling import SamplingParams, Stop
+from mint.wire import protobuf
+
+_OPERATIONS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Operation)}
+
+
+def encode(operation: Operation) -> bytes:
+    """The payload of an operation's row."""
+    if isinstance(operation, ForwardBackward):
+        return protobuf.encode_forward_backward(operation)
+    if isinstance(operation, Sample):
+        return _to_json(_sample_to_plain(operation))
+    return _to_json(operation)
+
+
+def decode(kind: str, payload: bytes) -> Operation:
+    """Inverse of `encode`; also reads the body a client sent for a ForwardBackward.
+
+    Raises:
+        UserError: the payload is a client's and contradicts itself.
+        KeyError: `kind` names no operation.
+    """
+    cls = _OPERATIONS[kind]
+    if cls is ForwardBackward:
+        return protobuf.forward_backward(protobuf.parse_forward_backward(payload))
+    plain = json.loads(payload)
+    if cls is CreateModel:
+        plain["lora"] = LoraSpec(**plain["lora"])
+    elif cls is OptimStep:
+        plain["params"] = AdamParams(**plain["params"])
+    elif cls is Sample:
+        plain["prompt"] = _prompt_from_plain(plain["prompt"])
+        plain["params"] = _params_from_plain(plain["params"])
+    return cls(**plain)
+
+
+def encode_result(result: Result) -> bytes:
+    """The result bytes of an ended operation."""
+    if isinstance(result, PassResult):
+        return protobuf.encode_pass(result)
+    if isinstance(result, SampleResult):
+        return protobuf.encode_sample(result)
+    return _to_json(result)
+
+
+def decode_result(kind: str, payload: bytes) -> Result:
+    """Inverse of `encode_result`, for the result of an operation of this kind."""
+    return _RESULTS.get(kind, lambda _: Done())(payload)
+
+
+def _model_ready(payload: bytes) -> ModelReady:
+    plain = json.loads(payload)
+    return ModelReady(base_model=plain["base_model"], lora=LoraSpec(**plain["lora"]))
+
+
+def _saved(payload: bytes) -> Saved:
+    plain = json.loads(payload)
+    files = {name: (int(size), str(digest)) for name, (size, digest) in plain["files"].items()}
+    return Saved(files=files, weights_version=plain["weights_version"])
+
+
+_RESULTS: Mapping[str, Callable[[bytes], Result]] = {
+    "CreateModel": _model_ready,
+    "CreateModelFrom": _model_ready,
+    "ForwardBackward": protobuf.decode_pass,
+    "OptimStep": lambda payload: StepResult(**json.loads(payload)),
+    "SaveWeights": _saved,
+    "Sample": protobuf.decode_sample,
+}
+
+
+def _sample_to_plain(operation: Sample) -> dict[str, Any]:
+    plain = {field.name: getattr(operation, field.name) for field in fields(operation)}
+    plain["prompt"] = [_chunk_to_plain(chunk) for chunk in operation.prompt.chunks]
+    return plain
+
+
+def _chunk_to_plain(chunk: TokenChunk | OtherChunk) -> dict[str, str]:
+    if isinstance(chunk, OtherChunk):
+        return {"kind": chunk.kind}
+    packed = np.ascontiguousarray(chunk.tokens, dtype="<i4").tobytes()
+    return {"int32": base64.b64encode(packed).decode("ascii")}
+
+
+def _prompt_from_plain(chunks: list[dict[str, str]]) -> ModelInput:
+    return ModelInput(
+        tuple(
+            TokenChunk(np.frombuffer(base64.b64decode(chunk["int32"]), dtype="<i4"))
+            if "int32" in chunk
+            else OtherChunk(chunk["kind"])
+            for chunk in chunks
+        )
+    )
+
+
+def _params_from_plain(plain: dict[str, Any]) -> SamplingParams:
+    stop = plain.pop("stop")
+    return SamplingParams(
+        stop=Stop(eos=stop["eos"], texts=tuple(stop["texts"]), token_ids=tuple(stop["token_ids"])),
+        **plain,
+    )
+
+
+def _to_json(value: Any) -> bytes:
+    # NaN stays readable between our own processes; what goes to clients is made in convert.py.
+    return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no place in a payload")
