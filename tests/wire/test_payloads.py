@@ -107,7 +107,14 @@ RESULTS: list[tuple[str, Result]] = [
         ),
     ),
     ("OptimStep", StepResult(metrics=MappingProxyType({"grad_norm": 1.0}), weights_version=3)),
-    ("SaveWeights", Saved(files=MappingProxyType({"a.bin": (3, "ff")}), weights_version=2)),
+    (
+        "SaveWeights",
+        Saved(
+            files=MappingProxyType({"a.bin": (3, "ff")}),
+            weights_version=2,
+            path="tinker://s:train:0/weights/a",
+        ),
+    ),
     (
         "Sample",
         SampleResult(

@@ -175,6 +175,8 @@ class Saved:
 
     files: Mapping[str, tuple[int, str]]
     weights_version: int
+    path: str = ""
+    """The path that was asked for: with the operation's row ended, its result alone remembers."""
 
     @property
     def size_bytes(self) -> int:

@@ -88,7 +88,7 @@ def _model_ready(payload: bytes) -> ModelReady:
 def _saved(payload: bytes) -> Saved:
     plain = json.loads(payload)
     files = {name: (int(size), str(digest)) for name, (size, digest) in plain["files"].items()}
-    return Saved(files=files, weights_version=plain["weights_version"])
+    return Saved(files=files, weights_version=plain["weights_version"], path=plain["path"])
 
 
 _RESULTS: Mapping[str, Callable[[bytes], Result]] = {
