@@ -183,3 +183,42 @@ class Checkpoint:
     expires_at: datetime | None
     is_public: bool
     user_metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewCheckpoint:
+    """A checkpoint whose files are on disk, whole. It replaces one of the same path."""
+
+    path: str
+    owner: Owner
+    model_id: ModelId
+    kind: str
+    name: str
+    base_model: str
+    lora: LoraSpec
+    folder: str
+    """Below the data folder."""
+    size_bytes: int
+    expires_at: datetime | None = None
+    user_metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effects:
+    """What the end of an operation changes besides its own row; None: unchanged.
+
+    All of it is written in the transaction that ends the operation, so that nobody sees a model
+    that is ready while its creation still runs, or a checkpoint whose save has not ended.
+    """
+
+    model_id: ModelId | None = None
+    """The model that the four fields below are about."""
+    model_state: ModelState | None = None
+    model_base: str | None = None
+    model_lora: LoraSpec | None = None
+    weights_version: int | None = None
+    checkpoint: NewCheckpoint | None = None
+    delete_sampler: SamplerId | None = None
+
+
+NO_EFFECTS = Effects()

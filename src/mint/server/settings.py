@@ -1,0 +1,129 @@
+"""ServerSettings: what one server is told, read once, then frozen."""
+
+import hashlib
+import ipaddress
+import json
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from mint.core.errors import ConfigError
+
+DEVICES = ("cpu", "cuda", "auto")
+DTYPES = ("float32", "bfloat16", "float16", "auto")
+LOG_FORMATS = ("text", "json")
+
+
+def default_data() -> Path:
+    """`$MINT_DATA`, else `$MINT_HOME/data`, else `~/.mint/data`."""
+    if chosen := os.environ.get("MINT_DATA"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("MINT_HOME") or "~/.mint").expanduser() / "data"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """One server: the API process and its engine process."""
+
+    data: Path
+    """Folder of everything that outlives the server: database, checkpoints, keys' hashes. One
+    server at a time may use it."""
+    host: str = "127.0.0.1"
+    """Address to listen on. Loopback, because anyone who reaches the port may try keys; another
+    address is refused while there is no key that was made on purpose."""
+    port: int = 8000
+    """TCP port; 0 takes a free one, which `server.json` then tells."""
+    models: tuple[str, ...] = ()
+    """Base models on offer, "NAME" or "NAME=FOLDER"."""
+    on_demand: bool = False
+    """Whether clients may name base models beyond `models`, found on first use. Meant for the
+    embedded server of one person; on a shared one a stranger's name would start a download."""
+    device: str = "auto"
+    """Where to compute. "auto": CUDA if there is a device, else the CPU."""
+    dtype: str = "auto"
+    """Of the base weights. "auto": float32 on a CPU, bfloat16 on CUDA; adapters are float32."""
+    threads: int | None = None
+    """CPU threads of the engine. None: the cores this process may use (affinity and cgroup)."""
+    memory_limit_bytes: int | None = None
+    """What the engine may hold in weights, adapters and caches. None: it takes its own measure."""
+    max_sequences: int = 256
+    """Sequences decoded side by side. More wait their turn; each needs room in the KV cache."""
+    session_timeout_s: float = 1800.0
+    """A session silent for longer is ended and its live weights are freed. Upstream's clients send
+    a heartbeat every 10 s, but a laptop may sleep for some minutes."""
+    result_retention_s: float = 3600.0
+    """How long a result can be fetched (again) after its operation ended. Clients that lost an
+    answer come back within minutes."""
+    max_pending_samples: int = 20_000
+    """Sampling requests of one owner that may wait; more are told to come back later."""
+    orphan_timeout_s: float = 120.0
+    """How long the engine process keeps live adapters after its API process went away, so that a
+    restarted one finds them."""
+    exit_when_idle_s: float | None = None
+    """Leave after this long without a request and without work. None: never. The embedded server
+    uses it, so that nothing stays behind."""
+    log_format: str = "text"
+    """"text" for people, "json" for machines: one object a line."""
+
+    def __post_init__(self) -> None:
+        _check_choice("device", self.device.split(":")[0], DEVICES)
+        _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("log_format", self.log_format, LOG_FORMATS)
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port={self.port} is outside 0..65535.")
+        for name in ("threads", "memory_limit_bytes", "max_sequences", "max_pending_samples",
+                     "session_timeout_s", "result_retention_s", "exit_when_idle_s"):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(f"{name}={value}: give more than 0.")
+        if self.orphan_timeout_s < 0:
+            raise ConfigError(f"orphan_timeout_s={self.orphan_timeout_s}: give 0 or more.")
+        for entry in self.models:
+            name, given, folder = entry.partition("=")
+            if not name or (given and not folder):
+                raise ConfigError(f"model {entry!r}: give NAME, or NAME=FOLDER.")
+        if not self.models and not self.on_demand:
+            raise ConfigError(
+                "no base model to serve. Give --model NAME (or NAME=FOLDER), or --on-demand to "
+                "let clients name one."
+            )
+
+    @property
+    def database(self) -> Path:
+        return self.data / "mint.db"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the port."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False  # a name may resolve to anything
+
+    def engine_fingerprint(self) -> str:
+        """Equal for settings that mean the same engine process, over restarts of the API."""
+        mine = (
+            "models", "on_demand", "device", "dtype", "threads", "memory_limit_bytes",
+            "max_sequences",
+        )  # fmt: skip
+        told = json.dumps([getattr(self, name) for name in mine])
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def to_json(self) -> str:
+        """For the engine process, which reads it with `from_json`."""
+        return json.dumps({**asdict(self), "data": str(self.data)})
+
+    @classmethod
+    def from_json(cls, text: str) -> "ServerSettings":
+        told = json.loads(text)
+        unknown = set(told) - {field.name for field in fields(cls)}
+        if unknown:
+            raise ConfigError(f"unknown settings {sorted(unknown)}.")
+        return cls(**{**told, "data": Path(told["data"]), "models": tuple(told["models"])})
+
+
+def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name}={value!r}: give one of {', '.join(allowed)}.")

@@ -1,0 +1,33 @@
+"""Bring a database to the newest schema."""
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from filelock import FileLock
+from sqlalchemy.engine import Engine
+
+_SCRIPTS = Path(__file__).parent / "migrations"
+_LOCK_TIMEOUT_S = 120
+
+
+def migrate(engine: Engine) -> None:
+    """Apply the migrations that are missing; safe when two processes start together.
+
+    Raises:
+        alembic.util.CommandError: the database comes from a newer version of this program.
+    """
+    config = Config()
+    config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
+    # The lock comes first: the connection's own transaction would not cover the look at which
+    # version the database has. PostgreSQL locks inside (alembic's version table).
+    with _lock(engine), engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _lock(engine: Engine) -> AbstractContextManager[object]:
+    if engine.dialect.name != "sqlite" or not engine.url.database:
+        return nullcontext()
+    return FileLock(f"{engine.url.database}.migrate.lock", timeout=_LOCK_TIMEOUT_S)

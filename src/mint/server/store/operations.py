@@ -1,0 +1,313 @@
+"""The durable queue: operations from their arrival to their result."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import IntegrityError
+
+from mint.core.errors import Fault, NotFoundError
+from mint.core.ids import OperationId, Owner
+from mint.core.operations import Failure
+from mint.server.store import rows
+from mint.server.store.checkpoints import replace_checkpoint
+from mint.server.store.database import Database
+from mint.server.store.models import insert_model, insert_sampler, no_model
+from mint.server.store.records import (
+    NO_EFFECTS,
+    Effects,
+    ModelState,
+    NewModel,
+    NewOperation,
+    NewSampler,
+    OperationRecord,
+    OperationStatus,
+    PendingOperation,
+)
+from mint.server.store.schema import models, operations, samplers
+
+_SEEN = (
+    operations.c.id, operations.c.kind, operations.c.owner, operations.c.model_id,
+    operations.c.sampler_id, operations.c.tokens,
+)  # fmt: skip
+"""What the scheduler sees. Named one by one, so that payloads stay on disk."""
+
+
+class Operations(Database):
+    def enqueue(
+        self,
+        request: NewOperation,
+        *,
+        model: NewModel | None = None,
+        sampler: NewSampler | None = None,
+        failure: Failure | None = None,
+    ) -> OperationId:
+        """Record a request once, with the model or sampler it makes, and return its id.
+
+        A client that never saw our answer sends the same (scope, seq_id) again; it gets the first
+        id back and nothing else happens, so no optimizer step runs twice. Bodies are not compared:
+        the retry of an ephemeral save carries another sampling session number. With `failure` the
+        row is born FAILED, and so is the model.
+
+        Raises:
+            NotFoundError: the operation is on a model that is unknown or another owner's.
+        """
+        now = self._clock()
+        with self.writing() as tx:
+            if request.model_id is not None and model is None:
+                _touch_model(tx, request, now)
+            try:
+                with tx.begin_nested():  # a savepoint: losing the race undoes this row only
+                    operation_id = _insert(tx, request, failure, now)
+            except IntegrityError:
+                return _first(tx, request)  # our own earlier row answers for both
+            if model is not None:
+                state = ModelState.FAILED if failure else ModelState.CREATING
+                insert_model(tx, model, state=state, now=now)
+            if sampler is not None:
+                insert_sampler(tx, sampler)
+        return operation_id
+
+    def operation(self, owner: Owner, operation_id: OperationId) -> OperationRecord:
+        """Raises: NotFoundError: unknown, forgotten long after its end, or another owner's."""
+        columns = [c for c in operations.c if c.name != "payload"]
+        with self.reading() as tx:
+            row = tx.execute(
+                select(*columns).where(
+                    operations.c.owner == owner, operations.c.id == _number(operation_id)
+                )
+            ).one_or_none()
+        if not row:
+            raise _no_operation(operation_id)
+        return rows.operation(row)
+
+    def position(self, operation_id: OperationId) -> int:
+        """How many operations wait that came before this one."""
+        before = (operations.c.status == OperationStatus.PENDING) & (
+            operations.c.id < _number(operation_id)
+        )
+        with self.reading() as tx:
+            return tx.execute(
+                select(func.count()).select_from(operations).where(before)
+            ).scalar_one()
+
+    def pending(self, limit: int = 10_000) -> list[PendingOperation]:
+        """What waits, in order of arrival."""
+        return self._with_status(OperationStatus.PENDING, limit)
+
+    def running(self) -> list[PendingOperation]:
+        """What an engine process took and has not ended, in order of arrival."""
+        return self._with_status(OperationStatus.RUNNING, None)
+
+    def pending_samples_of(self, owner: Owner) -> int:
+        """How many sampling requests of one owner wait."""
+        with self.reading() as tx:
+            return tx.execute(
+                select(func.count())
+                .select_from(operations)
+                .where(
+                    operations.c.status == OperationStatus.PENDING,
+                    operations.c.owner == owner,
+                    operations.c.kind == "Sample",
+                )
+            ).scalar_one()
+
+    def _with_status(self, status: OperationStatus, limit: int | None) -> list[PendingOperation]:
+        with self.reading() as tx:
+            found = tx.execute(
+                select(*_SEEN)
+                .where(operations.c.status == status)
+                .order_by(operations.c.id)
+                .limit(limit)
+            ).all()
+        return [rows.pending(row) for row in found]
+
+    def take(self, operation_ids: Sequence[OperationId]) -> list[tuple[OperationId, str, bytes]]:
+        """Mark operations RUNNING and give (id, kind, payload) of each, in order of arrival.
+
+        Those that are no longer pending (cancelled meanwhile) are left out.
+        """
+        ids = [_number(operation_id) for operation_id in operation_ids]
+        wanted = (operations.c.id.in_(ids)) & (operations.c.status == OperationStatus.PENDING)
+        with self.writing() as tx:
+            found = tx.execute(
+                select(operations.c.id, operations.c.kind, operations.c.payload)
+                .where(wanted)
+                .order_by(operations.c.id)
+            ).all()
+            tx.execute(
+                operations.update()
+                .where(wanted)
+                .values(status=OperationStatus.RUNNING, started_at=self._clock())
+            )
+        return [(OperationId(str(row.id)), row.kind, row.payload) for row in found]
+
+    def requeue(self, operation_ids: Sequence[OperationId]) -> None:
+        """Let operations wait again that an engine process took and died with."""
+        ids = [_number(operation_id) for operation_id in operation_ids]
+        with self.writing() as tx:
+            tx.execute(
+                operations.update()
+                .where(operations.c.id.in_(ids), operations.c.status == OperationStatus.RUNNING)
+                .values(status=OperationStatus.PENDING, started_at=None)
+            )
+
+    def finish(
+        self,
+        operation_id: OperationId,
+        result: bytes | None,
+        failure: Failure | None = None,
+        effects: Effects = NO_EFFECTS,
+    ) -> list[str]:
+        """End an operation with its result or failure, and apply what its end changes.
+
+        The payload goes, so that the disk holds results only. An operation that has ended already
+        stays as it is.
+
+        Returns:
+            Folders of checkpoints that were replaced; the caller removes them, now that nothing
+            names them any more.
+        """
+        assert (result is None) != (failure is None)
+        now = self._clock()
+        with self.writing() as tx:
+            if not _end(tx, operation_id, result, failure, now):
+                return []
+            return _apply(tx, effects, now)
+
+    def cancel(self, owner: Owner, operation_id: OperationId) -> OperationStatus:
+        """Withdraw an operation that still waits; others stay as they are.
+
+        Returns:
+            Its status now. RUNNING: the engine has it and must be asked.
+
+        Raises:
+            NotFoundError: unknown, or another owner's.
+        """
+        number = _number(operation_id)
+        now = self._clock()
+        with self.writing() as tx:
+            row = tx.execute(
+                select(operations.c.status, operations.c.kind, operations.c.model_id).where(
+                    operations.c.owner == owner, operations.c.id == number
+                )
+            ).one_or_none()
+            if not row:
+                raise _no_operation(operation_id)
+            if row.status != OperationStatus.PENDING:
+                return OperationStatus(row.status)
+            _end(tx, operation_id, None, Failure("cancelled by the caller.", Fault.CANCELLED), now)
+            if row.kind in ("CreateModel", "CreateModelFrom"):
+                _apply(tx, Effects(model_id=row.model_id, model_state=ModelState.FAILED), now)
+        return OperationStatus.FAILED
+
+    def forget_old(self, before: datetime) -> int:
+        """Drop operations that ended before that time, results included; returns how many."""
+        ended = [status for status in OperationStatus if status.ended]
+        with self.writing() as tx:
+            return tx.execute(
+                operations.delete().where(
+                    operations.c.status.in_(ended), operations.c.finished_at < before
+                )
+            ).rowcount
+
+
+def _insert(
+    tx: Connection, request: NewOperation, failure: Failure | None, now: datetime
+) -> OperationId:
+    failed = failure is not None
+    inserted = tx.execute(
+        operations.insert()
+        .values(
+            owner=request.owner,
+            kind=request.kind,
+            scope=request.scope,
+            seq_id=request.seq_id,
+            model_id=request.model_id,
+            sampler_id=request.sampler_id,
+            tokens=request.tokens,
+            status=OperationStatus.FAILED if failed else OperationStatus.PENDING,
+            created_at=now,
+            finished_at=now if failed else None,
+            error=failure.message if failed else None,
+            fault=failure.fault if failed else None,
+            payload=None if failed else request.payload,
+        )
+        .returning(operations.c.id)
+    )
+    return OperationId(str(inserted.scalar_one()))
+
+
+def _first(tx: Connection, request: NewOperation) -> OperationId:
+    same = (
+        (operations.c.owner == request.owner)
+        & (operations.c.scope == request.scope)
+        & (operations.c.seq_id == request.seq_id)
+    )
+    return OperationId(str(tx.execute(select(operations.c.id).where(same)).scalar_one()))
+
+
+def _touch_model(tx: Connection, request: NewOperation, now: datetime) -> None:
+    touched = tx.execute(
+        models.update()
+        .where(models.c.model_id == request.model_id, models.c.owner == request.owner)
+        .values(last_request_at=now)
+    )
+    if not touched.rowcount and request.model_id is not None:
+        raise no_model(request.model_id)
+
+
+def _end(
+    tx: Connection,
+    operation_id: OperationId,
+    result: bytes | None,
+    failure: Failure | None,
+    now: datetime,
+) -> bool:
+    """False: it had ended before."""
+    open_ = [status for status in OperationStatus if not status.ended]
+    ended = tx.execute(
+        operations.update()
+        .where(operations.c.id == _number(operation_id), operations.c.status.in_(open_))
+        .values(
+            status=OperationStatus.FAILED if failure else OperationStatus.DONE,
+            finished_at=now,
+            result=result,
+            error=failure.message if failure else None,
+            fault=failure.fault if failure else None,
+            payload=None,
+        )
+    )
+    return ended.rowcount > 0
+
+
+def _apply(tx: Connection, effects: Effects, now: datetime) -> list[str]:
+    changes = {
+        "state": effects.model_state,
+        "base_model": effects.model_base,
+        "lora": rows.lora_json(effects.model_lora) if effects.model_lora else None,
+        "weights_version": effects.weights_version,
+    }
+    changes = {column: value for column, value in changes.items() if value is not None}
+    if changes:
+        tx.execute(models.update().where(models.c.model_id == effects.model_id).values(changes))
+    if effects.delete_sampler is not None:
+        tx.execute(samplers.delete().where(samplers.c.sampler_id == effects.delete_sampler))
+    if effects.checkpoint is None:
+        return []
+    replaced = replace_checkpoint(tx, effects.checkpoint, now)
+    return [replaced] if replaced and replaced != effects.checkpoint.folder else []
+
+
+def _number(operation_id: OperationId) -> int:
+    """The row's id; something that is no number is no operation's."""
+    if not (operation_id.isascii() and operation_id.isdigit() and len(operation_id) < 19):
+        raise _no_operation(operation_id)
+    return int(operation_id)
+
+
+def _no_operation(operation_id: OperationId) -> NotFoundError:
+    return NotFoundError(
+        f"there is no operation {operation_id!r}. Results are kept for a while after their end "
+        "(see result_retention_s); the request may have to be sent again."
+    )

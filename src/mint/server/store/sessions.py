@@ -1,0 +1,121 @@
+"""Sessions: one client's visit, and what lives in it."""
+
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from mint.core.errors import NotFoundError
+from mint.core.ids import Owner, SessionId
+from mint.server.store import rows
+from mint.server.store.database import Database
+from mint.server.store.records import Model, NewSession, Sampler, Session
+from mint.server.store.schema import models, samplers, sessions
+
+
+class Sessions(Database):
+    def create_session(self, new: NewSession) -> Session:
+        """Open a session; a repeated (owner, idempotency_key) gets the first one back."""
+        now = self._clock()
+        values = {
+            "session_id": self._new_id(),
+            "owner": new.owner,
+            "idempotency_key": new.idempotency_key,
+            "created_at": now,
+            "last_seen_at": now,
+            "tags": list(new.tags),
+            "user_metadata": dict(new.user_metadata),
+            "sdk_version": new.sdk_version,
+            "display_name": new.display_name,
+        }
+        same = (sessions.c.owner == new.owner) & (sessions.c.idempotency_key == new.idempotency_key)
+        with self.writing() as tx:
+            try:
+                with tx.begin_nested():  # losing the race undoes this row, nothing else
+                    row = tx.execute(sessions.insert().values(values).returning(sessions)).one()
+            except IntegrityError:
+                row = tx.execute(select(sessions).where(same)).one()
+        return rows.session(row)
+
+    def session(self, owner: Owner, session_id: SessionId) -> Session:
+        """Raises: NotFoundError: unknown, or another owner's."""
+        with self.reading() as tx:
+            row = tx.execute(select(sessions).where(_own(owner, session_id))).one_or_none()
+        if not row:
+            raise _no_session(session_id)
+        return rows.session(row)
+
+    def touch_session(self, owner: Owner, session_id: SessionId) -> bool:
+        """Note a sign of life. False: the session is finished or unknown."""
+        with self.writing() as tx:
+            touched = tx.execute(
+                sessions.update()
+                .where(_own(owner, session_id), sessions.c.finished_at.is_(None))
+                .values(last_seen_at=self._clock())
+            )
+        return touched.rowcount > 0
+
+    def finish_session(
+        self, owner: Owner, session_id: SessionId, reason: str, detail: str | None = None
+    ) -> bool:
+        """End a session; the first reason stays. True: this call ended it.
+
+        Raises:
+            NotFoundError: unknown, or another owner's.
+        """
+        with self.writing() as tx:
+            ended = tx.execute(
+                sessions.update()
+                .where(_own(owner, session_id), sessions.c.finished_at.is_(None))
+                .values(finished_at=self._clock(), finish_reason=reason, finish_detail=detail)
+            )
+            if ended.rowcount:
+                return True
+            if not tx.execute(select(sessions.c.owner).where(_own(owner, session_id))).first():
+                raise _no_session(session_id)
+        return False
+
+    def silent_sessions(self, before: datetime) -> list[Session]:
+        """Open sessions that were last heard of before that time, of all owners."""
+        with self.reading() as tx:
+            found = tx.execute(
+                select(sessions)
+                .where(sessions.c.finished_at.is_(None), sessions.c.last_seen_at < before)
+                .order_by(sessions.c.last_seen_at)
+            ).all()
+        return [rows.session(row) for row in found]
+
+    def session_objects(self, session_id: SessionId) -> tuple[list[Model], list[Sampler]]:
+        """All models and samplers made in a session."""
+        with self.reading() as tx:
+            its_models = tx.execute(
+                select(models)
+                .where(models.c.session_id == session_id)
+                .order_by(models.c.created_at, models.c.model_id)
+            ).all()
+            its_samplers = tx.execute(
+                select(samplers)
+                .where(samplers.c.session_id == session_id)
+                .order_by(samplers.c.sampler_id)
+            ).all()
+        return [rows.model(row) for row in its_models], [rows.sampler(row) for row in its_samplers]
+
+    def list_sessions(self, owner: Owner, limit: int = 100, offset: int = 0) -> list[Session]:
+        """The owner's sessions, newest first."""
+        with self.reading() as tx:
+            found = tx.execute(
+                select(sessions)
+                .where(sessions.c.owner == owner)
+                .order_by(sessions.c.created_at.desc(), sessions.c.session_id)
+                .limit(limit)
+                .offset(offset)
+            ).all()
+        return [rows.session(row) for row in found]
+
+
+def _own(owner: Owner, session_id: SessionId):
+    return (sessions.c.owner == owner) & (sessions.c.session_id == session_id)
+
+
+def _no_session(session_id: SessionId) -> NotFoundError:
+    return NotFoundError(f"there is no session {session_id!r}.")
