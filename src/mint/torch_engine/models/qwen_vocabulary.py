@@ -8,6 +8,7 @@ import base64
 from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, pre_tokenizers
@@ -67,7 +68,7 @@ def split_by_rank(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
     parts = [token[i : i + 1] for i in range(len(token))]
     below = ranks[token]
     while len(parts) > 2:
-        joined = [ranks.get(a + b, below) for a, b in zip(parts, parts[1:], strict=False)]
+        joined = [ranks.get(a + b, below) for a, b in pairwise(parts)]
         at = min(range(len(joined)), key=joined.__getitem__)
         if joined[at] >= below:
             break

