@@ -1,0 +1,1 @@
+"""How the SDK works: settings, the embedded server, tokenizers, and our clients on upstream's."""

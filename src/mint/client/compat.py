@@ -1,0 +1,360 @@
+"""Our clients on upstream's. The only file that knows upstream's private names (tinker 0.38).
+
+What they change:
+- settings come from `mint.client.settings`, so that a base URL, a key and telemetry are never
+  taken from upstream's own defaults (its production service, its stored credentials);
+- whatever they create is one of ours too;
+- `stop_token_ids` reaches the server, and `get_tokenizer()` asks the server first.
+
+Upstream builds its clients inside closures, by name. Ours are therefore made by giving the
+finished object our class (`_adopt`): the classes add methods and no state, so nothing has to be
+rebuilt, and upstream's constructors may change as they like.
+"""
+
+import os
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import tinker
+from pydantic import SerializeAsAny
+from tinker import types as upstream_types
+from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
+from tinker.lib.internal_client_holder import InternalClientHolder
+from tinker.lib.public_interfaces.api_future import AwaitableConcurrentFuture
+from tinker.lib.public_interfaces.sampling_client import (
+    _SamplingClientPickleState,
+    _unpickle_sampling_client,
+)
+from tinker.lib.retry_handler import RetryConfig
+
+from mint.client import settings, tokenizer
+from mint.client.connect import Connection, connect
+from mint.core.errors import UnsupportedError
+from mint.types import SamplingParams
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Client = TypeVar("Client")
+
+
+def _adopt(
+    holder: InternalClientHolder, pending: tinker.APIFuture[Any], ours: type[Client]
+) -> AwaitableConcurrentFuture[Client]:
+    """A future of upstream's client, with our class."""
+
+    async def adopted() -> Client:
+        client = await pending
+        client.__class__ = ours
+        return client
+
+    return holder.run_coroutine_threadsafe(adopted())
+
+
+def _connection(holder: InternalClientHolder) -> Connection:
+    return Connection(holder._base_url, holder._api_key or "")
+
+
+def _open(base_url: str | None, api_key: str | None) -> Connection:
+    """Settings to connection, with upstream's telemetry switch set on the way."""
+    config = settings.read(base_url=base_url, api_key=api_key)
+    # Upstream has no argument for it. A user's own TINKER_TELEMETRY stays as it is.
+    os.environ.setdefault("TINKER_TELEMETRY", "1" if config.telemetry else "0")
+    return connect(config)
+
+
+# ------------------------------------------------------------ which server
+
+
+_is_ours: "weakref.WeakKeyDictionary[InternalClientHolder, bool]" = weakref.WeakKeyDictionary()
+
+
+async def _server_is_ours(holder: InternalClientHolder) -> bool:
+    """Whether our routes exist there; asked once per session."""
+    if holder not in _is_ours:
+        _is_ours[holder] = await holder.execute_with_retries(_ask_for_our_route, holder)
+    return _is_ours[holder]
+
+
+async def _ask_for_our_route(holder: InternalClientHolder) -> bool:
+    with holder.aclient(ClientConnectionPoolType.SESSION) as client:
+        try:
+            await client.get("/api/v1/mint/server", cast_to=object)
+        except tinker.NotFoundError:
+            return False
+    return True
+
+
+def _without_our_field(params: SamplingParams) -> upstream_types.SamplingParams:
+    """The same request for a server that does not know `stop_token_ids`."""
+    if params.stop is not None:
+        raise UnsupportedError(
+            "this server takes either stop or stop_token_ids, and both are set. Put everything "
+            "into stop, as ids or as texts."
+        )
+    stop = list(params.stop_token_ids or ())
+    return upstream_types.SamplingParams(
+        **{**params.model_dump(exclude={"stop_token_ids"}), "stop": stop}
+    )
+
+
+class _SampleRequest(upstream_types.SampleRequest):
+    """Upstream's request, which would drop the fields our SamplingParams adds."""
+
+    sampling_params: SerializeAsAny[upstream_types.SamplingParams]
+
+
+# ----------------------------------------------------------------- clients
+
+
+class SamplingClient(tinker.SamplingClient):
+    """Upstream's SamplingClient: `stop_token_ids` work, and the tokenizer is the server's."""
+
+    def get_tokenizer(self) -> "PreTrainedTokenizerBase":  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The served model's tokenizer: from the server, else upstream's own way (a hub)."""
+        connection = _connection(self.holder)
+        folder = tokenizer.folder_for(connection, self._base_model, settings.default_home())
+        return super().get_tokenizer() if folder is None else tokenizer.load(folder)
+
+    async def _sample_async_impl(
+        self,
+        prompt: upstream_types.ModelInput,
+        num_samples: int,
+        sampling_params: upstream_types.SamplingParams,
+        *rest: Any,
+        **named: Any,
+    ) -> upstream_types.SampleResponse:
+        if (
+            isinstance(sampling_params, SamplingParams)
+            and sampling_params.stop_token_ids
+            and not await _server_is_ours(self.holder)
+        ):
+            sampling_params = _without_our_field(sampling_params)
+        return await super()._sample_async_impl(
+            prompt, num_samples, sampling_params, *rest, **named
+        )
+
+    async def _send_asample_request(
+        self,
+        request_id: int,
+        num_samples: int,
+        prompt: upstream_types.ModelInput,
+        sampling_params: upstream_types.SamplingParams,
+        include_prompt_logprobs: bool,
+        topk_prompt_logprobs: int,
+        topk_sample_logprobs: int,
+        target_prompt_logprobs: Any,
+        prompt_alt_tokens_k: int,
+        prompt_logprobs_last_n: int | None,
+    ):
+        if not getattr(sampling_params, "stop_token_ids", None):
+            return await super()._send_asample_request(
+                request_id, num_samples, prompt, sampling_params, include_prompt_logprobs,
+                topk_prompt_logprobs, topk_sample_logprobs, target_prompt_logprobs,
+                prompt_alt_tokens_k, prompt_logprobs_last_n,
+            )  # fmt: skip
+        request = _SampleRequest(
+            sampling_session_id=self._sampling_session_id,
+            seq_id=request_id,
+            num_samples=num_samples,
+            prompt=prompt,
+            sampling_params=sampling_params,
+            prompt_logprobs=include_prompt_logprobs,
+            topk_prompt_logprobs=topk_prompt_logprobs,
+            topk_sample_logprobs=topk_sample_logprobs,
+            target_prompt_logprobs=target_prompt_logprobs,
+            prompt_alt_tokens_k=prompt_alt_tokens_k,
+            prompt_logprobs_last_n=prompt_logprobs_last_n,
+            record_stability_info=self._record_stability_info,
+        )
+        try:
+            with self.holder.aclient(ClientConnectionPoolType.SAMPLE) as client:
+                return await client.sampling.asample(
+                    request=request,
+                    max_retries=0,
+                    extra_headers={"X-Tinker-Sampling-Backpressure": "1"},
+                )
+        except tinker.APIStatusError as error:
+            if error.status_code == 429 or self.holder._should_pause_on_billing(
+                error.status_code, error.message
+            ):
+                return None  # upstream's sign for "later"
+            raise
+
+    @staticmethod
+    def create(
+        holder: InternalClientHolder, **arguments: Any
+    ) -> AwaitableConcurrentFuture[tinker.SamplingClient]:
+        return _adopt(holder, tinker.SamplingClient.create(holder, **arguments), SamplingClient)
+
+    def __reduce__(self) -> tuple[Any, tuple[_SamplingClientPickleState]]:
+        return (_unpickle, (self._pickle_state(),))
+
+    @staticmethod
+    def from_sampler_handle(handle: str, *, api_key: str | None = None) -> "SamplingClient":
+        """A client for the sampler behind `handle`, with this process's key.
+
+        The handle says where the server is; only the key is looked up here.
+        """
+        key = api_key or os.environ.get("MINT_API_KEY") or os.environ.get("TINKER_API_KEY")
+        client = tinker.SamplingClient.from_sampler_handle(
+            handle, api_key=settings.wire_key(key) if key else None
+        )
+        client.__class__ = SamplingClient
+        return cast(SamplingClient, client)
+
+
+def _unpickle(state: _SamplingClientPickleState) -> SamplingClient:
+    client = _unpickle_sampling_client(state)
+    client.__class__ = SamplingClient
+    return cast(SamplingClient, client)
+
+
+class TrainingClient(tinker.TrainingClient):
+    """Upstream's TrainingClient: its sampling clients are ours, its tokenizer is the server's."""
+
+    def get_tokenizer(self) -> "PreTrainedTokenizerBase":  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The base model's tokenizer: from the server, else upstream's own way (a hub)."""
+        model = self._info.model_data.model_name
+        folder = model and tokenizer.folder_for(
+            _connection(self.holder), model, settings.default_home()
+        )
+        return tokenizer.load(folder) if folder else super().get_tokenizer()
+
+    def create_sampling_client(
+        self,
+        model_path: str,
+        retry_config: RetryConfig | None = None,
+        record_stability_info: bool = False,
+    ) -> tinker.BackcompatSamplingClientFuture:
+        pending = super().create_sampling_client(model_path, retry_config, record_stability_info)
+        return _sampling_future(self.holder, pending)
+
+    def save_weights_and_get_sampling_client(
+        self,
+        name: str | None = None,
+        retry_config: RetryConfig | None = None,
+        record_stability_info: bool = False,
+        kind: upstream_types.SamplingClientKind = "snapshot",
+    ) -> tinker.BackcompatSamplingClientFuture:
+        pending = super().save_weights_and_get_sampling_client(
+            name, retry_config, record_stability_info, kind
+        )
+        return _sampling_future(self.holder, pending)
+
+
+def _sampling_future(
+    holder: InternalClientHolder, pending: tinker.BackcompatSamplingClientFuture
+) -> tinker.BackcompatSamplingClientFuture:
+    return tinker.BackcompatSamplingClientFuture(_adopt(holder, pending, SamplingClient))
+
+
+class RestClient(tinker.RestClient):
+    """Upstream's RestClient, with our settings."""
+
+    def __init__(
+        self,
+        _holder: InternalClientHolder | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        if _holder is None:
+            found = _open(base_url, api_key)
+            base_url, api_key = found.base_url, found.api_key
+        super().__init__(_holder, base_url=base_url, api_key=api_key)
+
+
+class AdminClient(tinker.AdminClient):
+    """Upstream's AdminClient, with our settings. Our servers offer none of its calls yet."""
+
+    def __init__(
+        self,
+        _holder: InternalClientHolder | None = None,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        if _holder is None:
+            found = _open(base_url, api_key)
+            base_url, api_key = found.base_url, found.api_key
+        super().__init__(_holder, base_url=base_url, api_key=api_key)
+
+
+class ServiceClient(tinker.ServiceClient):
+    """Upstream's ServiceClient, with our settings: the way into a MinT server.
+
+    Args:
+        base_url: the server; else MINT_BASE_URL, TINKER_BASE_URL, or the embedded local server,
+            which is started or joined now.
+        api_key: "sk-…"; else MINT_API_KEY, TINKER_API_KEY, or the embedded server's own.
+
+    Raises:
+        ConfigError: a key without a server, a server without a key, or neither with the embedded
+            server turned off.
+    """
+
+    def __init__(
+        self,
+        user_metadata: dict[str, str] | None = None,
+        project_id: str | None = None,
+        *,
+        display_name: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        default_headers_overrides: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._connection = _open(base_url, api_key)
+        super().__init__(
+            user_metadata,
+            project_id,
+            display_name=display_name,
+            base_url=self._connection.base_url,
+            api_key=self._connection.api_key,
+            default_headers_overrides=default_headers_overrides,
+            **kwargs,
+        )
+
+    def _get_session_holder(self) -> InternalClientHolder:
+        if self._session_holder is None and self._connection.is_embedded and not self._closed:
+            # The session is made by the first call; the local server may have left since.
+            self._connection = _open(None, None)
+            self._base_url, self._api_key = self._connection.base_url, self._connection.api_key
+        return super()._get_session_holder()
+
+    def _create_lora_training_client_submit(
+        self, *arguments: Any, **named: Any
+    ) -> AwaitableConcurrentFuture[tinker.TrainingClient]:
+        pending = super()._create_lora_training_client_submit(*arguments, **named)
+        return _adopt(self.holder, pending, TrainingClient)
+
+    def _create_training_client_via_load_weights_submit(
+        self, *arguments: Any, **named: Any
+    ) -> AwaitableConcurrentFuture[tinker.TrainingClient]:
+        pending = super()._create_training_client_via_load_weights_submit(*arguments, **named)
+        return _adopt(self.holder, pending, TrainingClient)
+
+    def create_sampling_client(
+        self,
+        model_path: str | None = None,
+        base_model: str | None = None,
+        retry_config: RetryConfig | None = None,
+        record_stability_info: bool = False,
+    ) -> tinker.BackcompatSamplingClientFuture:
+        """A SamplingClient for a base model or for saved weights (`tinker://…` or `mint://…`)."""
+        if model_path is not None and model_path.startswith("mint://"):
+            model_path = "tinker://" + model_path.removeprefix("mint://")
+        pending = super().create_sampling_client(
+            model_path, base_model, retry_config, record_stability_info
+        )
+        return _sampling_future(self.holder, pending)
+
+    def _rest_client(self) -> RestClient:
+        return RestClient(self._get_rest_holder())
+
+
+_OURS: Sequence[type] = (ServiceClient, TrainingClient, SamplingClient, RestClient, AdminClient)
+for _client in _OURS:
+    _client.__module__ = "mint"  # errors and reprs name them as users do
