@@ -54,16 +54,17 @@ class ModelInput:
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32)
 
 
-def check_tokens(tokens: Tokens, *, vocab_size: int, where: str) -> None:
+def check_tokens(tokens: NDArray[np.generic], *, vocab_size: int, where: str) -> None:
     """Refuse ids outside the model's vocabulary, naming the first one.
 
     Raises:
         UserError: an id is negative or not below `vocab_size`.
     """
-    bad = np.flatnonzero((tokens < 0) | (tokens >= vocab_size))
+    ids = tokens.astype(np.int64, copy=False)
+    bad = np.flatnonzero((ids < 0) | (ids >= vocab_size))
     if bad.size:
         at = int(bad[0])
         raise UserError(
-            f"{where}[{at}] is token id {int(tokens[at])}, but the model's ids run from 0 to "
+            f"{where}[{at}] is token id {int(ids[at])}, but the model's ids run from 0 to "
             f"{vocab_size - 1}. Encode the text with the tokenizer of this model."
         )

@@ -56,6 +56,15 @@ class OptimStep:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DiscardGradients:
+    """Clear the gathered gradient without a step, in place of an OptimStep that may not happen:
+    a pass since the last step failed, so the sum is incomplete. Its outcome is that refusal."""
+
+    model_id: ModelId
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class SaveWeights:
     """Write a checkpoint: with optimizer state (`weights/`) or without (`sampler_weights/`)."""
 
@@ -122,8 +131,8 @@ class ReleaseSampler:
 
 
 ModelOperation = (
-    CreateModel | CreateModelFrom | ForwardBackward | OptimStep | SaveWeights | LoadWeights
-    | PinSampler | UnloadModel
+    CreateModel | CreateModelFrom | ForwardBackward | OptimStep | DiscardGradients | SaveWeights
+    | LoadWeights | PinSampler | UnloadModel
 )  # fmt: skip
 """Operations of one training model: done one after the other, in order of arrival."""
 

@@ -1,0 +1,143 @@
+"""The base models of one engine: found by name, loaded on first use, within a memory limit."""
+
+import logging
+import os
+from dataclasses import dataclass
+
+import psutil
+from tokenizers import Tokenizer
+
+from mint.core.errors import CapacityError
+from mint.core.models import ServedModel
+from mint.torch_engine import attention
+from mint.torch_engine.decoder import Decoder
+from mint.torch_engine.decoding import Decoding
+from mint.torch_engine.models.files import eos_token_ids
+from mint.torch_engine.models.loader import load_module, load_tokenizer, torch_dtype
+from mint.torch_engine.models.registry import ModelRegistry
+from mint.torch_engine.settings import EngineSettings
+
+logger = logging.getLogger(__name__)
+
+_ROOM = 0.8
+"""Share of the free memory that a limit left open takes."""
+
+
+@dataclass(eq=False)
+class Base:
+    """One loaded base model and what is sampled from it."""
+
+    name: str
+    decoder: Decoder
+    decoding: Decoding
+    users: int = 0
+    """Models in training on it."""
+
+    @property
+    def nbytes(self) -> int:
+        return self.decoder.nbytes + self.decoding.kv_bytes
+
+    @property
+    def idle(self) -> bool:
+        return not self.users and not self.decoding.busy
+
+
+class Bases:
+    """Base models by name. Weights load on first use; idle ones make room for others."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        attention.register()
+        self._settings = settings
+        self._registry = ModelRegistry(settings.models, settings.on_demand)
+        self._loaded: dict[str, Base] = {}
+        self._served: dict[str, ServedModel] = {}
+        for name in self._registry.names():
+            self.resolve(name)
+        self.limit_bytes = settings.memory_limit_bytes or int(_ROOM * free_memory_bytes())
+
+    def served(self) -> tuple[ServedModel, ...]:
+        return tuple(self._served.values())
+
+    def loaded(self) -> tuple[Base, ...]:
+        return tuple(self._loaded.values())
+
+    def resolve(self, name: str) -> ServedModel:
+        """Find a base model and describe it, without its weights.
+
+        Raises:
+            UnknownModelError: it is not on offer, or cannot be found.
+            UnsupportedError: our attention would compute it wrongly.
+        """
+        files = self._registry.resolve(name)
+        if files.name not in self._served:
+            self._served[files.name] = self._registry.describe(
+                files.name, self._settings.device, self._settings.dtype
+            )
+        return self._served[files.name]
+
+    def get(self, name: str, held_bytes: int) -> Base:
+        """The base model, loaded now if it was not. `held_bytes`: what adapters take already.
+
+        Raises:
+            UnknownModelError, UnsupportedError: as `resolve`.
+            CapacityError: it does not fit into memory; the message has the numbers.
+        """
+        served = self.resolve(name)
+        if served.name not in self._loaded:
+            self._make_room(served, held_bytes)
+            self._loaded[served.name] = self._load(served)
+        return self._loaded[served.name]
+
+    def _make_room(self, served: ServedModel, held_bytes: int) -> None:
+        need = served.parameters * torch_dtype(self._settings.dtype).itemsize
+        for name, base in list(self._loaded.items()):
+            if self._used(held_bytes) + need <= self.limit_bytes:
+                return
+            if base.idle:
+                logger.info("unloading idle base model %s", name)
+                del self._loaded[name]
+        used = self._used(held_bytes)
+        if used + need > self.limit_bytes:
+            raise CapacityError(
+                f"base model {served.name} needs {_gib(need)} GiB as {self._settings.dtype}, but "
+                f"{_gib(used)} of {_gib(self.limit_bytes)} GiB are taken "
+                f"(loaded: {', '.join(self._loaded) or 'no base model'}). Use a smaller model or "
+                "dtype bfloat16, end other models, or raise the memory limit."
+            )
+
+    def _used(self, held_bytes: int) -> int:
+        return held_bytes + sum(base.nbytes for base in self._loaded.values())
+
+    def _load(self, served: ServedModel) -> Base:
+        settings = self._settings
+        logger.info("loading base model %s (%s, %s)", served.name, settings.dtype, settings.device)
+        files = self._registry.resolve(served.name)
+        module = load_module(
+            files, dtype=settings.dtype, device=settings.device, attention=attention.ATTENTION
+        )
+        decoder = Decoder(module)
+        tokenizer: Tokenizer = load_tokenizer(files.folder)
+        decoding = Decoding(
+            decoder,
+            tokenizer,
+            eos_ids=frozenset(eos_token_ids(files.folder)),
+            max_sequences=settings.max_sequences,
+            kv_tokens=settings.kv_tokens,
+        )
+        return Base(served.name, decoder, decoding)
+
+
+def free_memory_bytes() -> int:
+    """Memory this process may still take: the machine's, or its control group's if less."""
+    free = psutil.virtual_memory().available
+    for limit_file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        if os.path.exists(limit_file):
+            with open(limit_file) as file:
+                text = file.read().strip()
+            if text.isdigit():
+                free = min(free, int(text))
+    return free
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f}"
