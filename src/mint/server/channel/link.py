@@ -1,0 +1,219 @@
+"""EngineLink: the API process's end. Keeps an engine process there, and wakes those who wait."""
+
+import asyncio
+import logging
+import signal
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from mint.core.ids import OperationId
+from mint.server.channel.connection import Connection, connect
+from mint.server.channel.engine_process import Respawns, RunningEngine
+from mint.server.channel.health import EngineHealth, EnginePhase
+from mint.server.channel.messages import Cancel, Ended, Message, State, Stop, Wake, Welcome
+from mint.server.settings import ServerSettings
+
+_log = logging.getLogger(__name__)
+
+_REMEMBERED = 50_000
+"""Endings kept for those who begin to wait a moment too late."""
+_STOP_GRACE_S = 30.0
+"""An engine finishes its slice before it leaves; a training slice on a CPU takes seconds."""
+
+OnLost = Callable[[str], Iterable[OperationId]]
+"""Told in words what happened; ends the operations that cannot go on and returns them. Runs in a
+thread."""
+
+
+def _nothing_ends(_what: str) -> Iterable[OperationId]:
+    return ()
+
+
+class EngineLink:
+    """Spawns or joins the engine process of a data folder and talks with it. One event loop.
+
+    Args:
+        settings: of this server; the engine process gets them too.
+        on_lost: called when the engine process has died, before another one is started.
+        on_down: called when none will be started any more, and at each `wake` after that.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        on_lost: OnLost = _nothing_ends,
+        on_down: OnLost = _nothing_ends,
+        respawns: Respawns | None = None,
+    ) -> None:
+        self._settings = settings
+        self._on_lost = on_lost
+        self._on_down = on_down
+        self._respawns = respawns or Respawns()
+        self._connection: Connection | None = None
+        self._engine: RunningEngine | None = None
+        self._health = EngineHealth(state=EnginePhase.STARTING, detail="starting")
+        self._changed = asyncio.Event()
+        self._waiting: dict[OperationId, list[asyncio.Event]] = {}
+        self._ended: OrderedDict[OperationId, None] = OrderedDict()
+        self._keeper: asyncio.Task[None] | None = None
+        self._aside: set[asyncio.Task[None]] = set()
+
+    # ------------------------------------------------------------ for callers
+
+    async def start(self) -> None:
+        """Begin to keep an engine process; returns at once (see `settled`). Once is enough."""
+        if self._keeper is None:
+            self._keeper = asyncio.create_task(self._keep(), name="engine-keeper")
+
+    async def settled(self) -> EngineHealth:
+        """Wait until the engine is up, or down for good."""
+        while self._health.state is EnginePhase.STARTING:
+            self._changed.clear()
+            await self._changed.wait()
+        return self._health
+
+    def health(self) -> EngineHealth:
+        return self._health
+
+    def wake(self) -> None:
+        """Say that the queue has something new."""
+        if self._health.state is EnginePhase.DOWN:
+            self._run_aside(self._end_by(self._on_down, self._health.detail))
+        else:
+            self._send(Wake())
+
+    def cancel(self, operation_id: OperationId) -> None:
+        """Ask the engine for an early end of something it is running."""
+        self._send(Cancel(operation_id))
+
+    def announce(self, operation_ids: Iterable[OperationId]) -> None:
+        """Wake those who wait for operations that ended in this process."""
+        for operation_id in operation_ids:
+            self._ended[operation_id] = None
+            for event in self._waiting.pop(operation_id, ()):
+                event.set()
+        while len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
+
+    async def ended(self, operation_id: OperationId, timeout_s: float) -> bool:
+        """Wait until an operation has ended; False: it had not within the time.
+
+        Look at the store first: endings of long ago, or of before this process, are not known here.
+        """
+        if operation_id in self._ended:
+            return True
+        event = asyncio.Event()
+        waiting = self._waiting.setdefault(operation_id, [])
+        waiting.append(event)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+        except TimeoutError:
+            return False
+        finally:
+            if event in waiting:
+                waiting.remove(event)
+            if not waiting and self._waiting.get(operation_id) is waiting:
+                del self._waiting[operation_id]
+        return True
+
+    async def close(self) -> None:
+        """Ask the engine process to stop after its slice, and wait until it is gone."""
+        if self._keeper is None:
+            return
+        self._keeper.cancel()
+        await asyncio.wait([self._keeper, *self._aside])
+        if self._engine is not None:
+            if self._connection is not None:
+                self._send(Stop())
+            else:
+                self._engine.signal(signal.SIGTERM)
+            await self._engine.wait_gone(_STOP_GRACE_S)
+        if self._connection is not None:
+            await self._connection.close()
+        self._keeper = self._connection = self._engine = None
+
+    # ------------------------------------------------------------- keeping
+
+    async def _keep(self) -> None:
+        """Have an engine process and listen to it; when it dies, say so and start another."""
+        try:
+            while True:
+                what = await self._live_with_one()
+                if what is None:
+                    _log.warning("the connection to the engine process broke; joining it again")
+                    continue
+                _log.error("the engine process is gone: %s", what)
+                if self._health.state is EnginePhase.DOWN:
+                    return await self._go_down(self._health.detail)  # it said why
+                if self._engine is not None and self._engine.refused:
+                    return await self._go_down(what)
+                await self._end_by(self._on_lost, what)
+                wait_s = self._respawns.next_wait_s(time.monotonic())
+                if wait_s is None:
+                    return await self._go_down(f"{what}; it died too often to start another one")
+                self._set_health(EnginePhase.STARTING, f"{what}; starting another one")
+                await asyncio.sleep(wait_s)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            _log.exception("keeping the engine process failed")
+            await self._go_down(f"the server cannot start its engine process: {error!r}")
+
+    async def _live_with_one(self) -> str | None:
+        """Join or spawn an engine process and listen until it ends.
+
+        Returns:
+            What happened to it, in words; None: it lives, but the connection broke.
+        """
+        if self._engine is None or self._engine.gone():
+            self._engine = await RunningEngine.join_or_spawn(self._settings)
+        self._connection = await connect(self._settings.data, self._engine)
+        if self._connection is not None:
+            # Whatever was queued while there was no connection, its Wake was lost.
+            self._send(Wake())
+            async for message in self._connection.messages():
+                self._receive(message)
+            await self._connection.close()
+            self._connection = None
+        return await self._engine.fate()
+
+    async def _go_down(self, what: str) -> None:
+        _log.error("no engine process any more: %s", what)
+        self._set_health(EnginePhase.DOWN, what)
+        await self._end_by(self._on_down, what)
+
+    def _receive(self, message: Message) -> None:
+        match message:
+            case Welcome(pid):
+                _log.info("joined the engine process", extra={"pid": pid})
+            case State(phase, detail, capacity):
+                self._set_health(EnginePhase(phase), detail, capacity)
+            case Ended(operation_ids):
+                self.announce(operation_ids)
+            case _:
+                _log.warning("unexpected message from the engine process: %s", message)
+
+    def _set_health(self, state: EnginePhase, detail: str, capacity: dict | None = None) -> None:
+        if (state, detail) != (self._health.state, self._health.detail):
+            _log.info("engine %s: %s", state.value, detail)
+        pid = self._engine.pid if self._engine is not None and not self._engine.gone() else None
+        self._health = EngineHealth(state=state, detail=detail, pid=pid, capacity=capacity)
+        self._changed.set()
+
+    async def _end_by(self, end: OnLost, what: str) -> None:
+        try:
+            self.announce(await asyncio.to_thread(lambda: list(end(what))))
+        except Exception:
+            _log.exception("could not end the operations that were lost with the engine process")
+
+    def _run_aside(self, work) -> None:
+        task = asyncio.ensure_future(work)
+        self._aside.add(task)  # the loop itself holds tasks weakly
+        task.add_done_callback(self._aside.discard)
+
+    def _send(self, message: Message) -> None:
+        if self._connection is not None:
+            self._connection.send(message)

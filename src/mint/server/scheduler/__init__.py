@@ -1,0 +1,1 @@
+"""What runs next: pure functions of values. No store, no clock, no engine."""
