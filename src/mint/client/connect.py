@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 
+import httpx
+
 from mint.client import embedded, settings
 from mint.client.settings import ClientSettings
-from mint.core.errors import ConfigError
+from mint.core.errors import AuthenticationError, ConfigError, ServerFaultError
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,40 @@ def connect(config: ClientSettings) -> Connection:
         f"a server is configured ({config.base_url}), but no key for it: set MINT_API_KEY (or pass "
         "api_key=). The server's operator makes one with `mint keys create`."
     )
+
+
+def check(connection: Connection, timeout_s: float = 15.0) -> tuple[str, ...]:
+    """Ask the server once, without retries, and return the base models it offers.
+
+    Upstream's client tries for five minutes before it says that nobody answers; a person at a
+    terminal wants to know at once.
+
+    Raises:
+        ServerFaultError: nobody answers there, or not as a server of this kind does.
+        AuthenticationError: the server refuses the key.
+    """
+    try:
+        answer = httpx.get(
+            f"{connection.base_url}/api/v1/get_server_capabilities",
+            headers={"X-API-Key": connection.api_key},
+            timeout=timeout_s,
+            trust_env=not connection.is_embedded,
+        )
+    except httpx.HTTPError as error:
+        raise ServerFaultError(
+            f"no server answers at {connection.base_url} ({type(error).__name__}). Is it running, "
+            "and is MINT_BASE_URL right?"
+        ) from error
+    if answer.status_code in (401, 403):
+        raise AuthenticationError(
+            f"{connection.base_url} refuses the API key. Check MINT_API_KEY; `mint keys list` on "
+            "the server shows which keys are valid."
+        )
+    try:
+        answer.raise_for_status()
+        return tuple(m["model_name"] for m in answer.json()["supported_models"])
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        raise ServerFaultError(
+            f"{answer.url} answered {answer.status_code}, which is no server of this kind. A base "
+            "URL ends before /api/v1."
+        ) from None

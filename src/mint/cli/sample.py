@@ -1,0 +1,100 @@
+"""mint sample: ask a base model or a checkpoint, and print what it says."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mint.cli.output import hush_libraries, plain_failures
+
+if TYPE_CHECKING:
+    import mint
+
+
+@click.command()
+@click.argument("prompt")
+@click.option("--checkpoint", metavar="PATH", help="Saved weights, tinker://<model>/…/<name>.")
+@click.option("--model", metavar="NAME", help="A base model, as it is.")
+@click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(min=1))
+@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(min=0.0))
+@click.option(
+    "-n", "count", default=1, show_default=True, type=click.IntRange(min=1), help="Answers."
+)
+@click.option("--seed", type=int, help="Same seed, same answers.")
+@click.option(
+    "--raw/--chat",
+    default=True,
+    show_default=True,
+    help="Send the prompt as it is, or as a user's message in the model's chat format.",
+)
+def sample(
+    prompt: str,
+    checkpoint: str | None,
+    model: str | None,
+    max_tokens: int,
+    temperature: float,
+    count: int,
+    seed: int | None,
+    raw: bool,
+) -> None:
+    """Ask a model PROMPT and print its answers.
+
+    The server is found as the SDK finds it: MINT_BASE_URL and MINT_API_KEY, then TINKER_*, then
+    the local embedded server.
+    """
+    if (checkpoint is None) == (model is None):
+        raise click.UsageError("give either --checkpoint PATH or --model NAME.")
+    hush_libraries()
+    with plain_failures():
+        client = _client(checkpoint, model)
+        answers = _ask(client, prompt, raw, count, max_tokens, temperature, seed)
+    for number, answer in enumerate(answers, start=1):
+        if count > 1:
+            click.secho(f"--- {number}", dim=True)
+        click.echo(answer)
+
+
+def _client(checkpoint: str | None, model: str | None) -> "mint.SamplingClient":
+    """A sampling client, or an error within seconds if the server or the path is wrong."""
+    from mint.client import settings
+    from mint.client.connect import check, connect
+    from mint.core.checkpoints import CheckpointRef
+
+    path = str(CheckpointRef.parse(checkpoint)) if checkpoint else None
+    found = connect(settings.read())
+    check(found)
+
+    import mint
+
+    service = mint.ServiceClient(base_url=found.base_url, api_key=found.api_key)
+    client: Any = service.create_sampling_client(model_path=path, base_model=model).result()
+    return client
+
+
+def _ask(
+    client: "mint.SamplingClient",
+    prompt: str,
+    raw: bool,
+    count: int,
+    max_tokens: int,
+    temperature: float,
+    seed: int | None,
+) -> list[str]:
+    import mint
+
+    tokenizer: Any = client.get_tokenizer()
+    if raw:
+        tokens = tokenizer.encode(prompt)
+    elif tokenizer.chat_template:
+        message = [{"role": "user", "content": prompt}]
+        text = tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        tokens = tokenizer.encode(text, add_special_tokens=False)
+    else:
+        raise mint.ConfigError(
+            f"{client.get_base_model()} has no chat format; leave --chat out to send plain text."
+        )
+    params = mint.SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
+    answer = client.sample(mint.ModelInput.from_ints(tokens), count, params).result()
+    return [
+        tokenizer.decode(sequence.tokens, skip_special_tokens=True).strip()
+        for sequence in answer.sequences
+    ]
