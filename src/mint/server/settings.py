@@ -5,6 +5,7 @@ import ipaddress
 import json
 import os
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
 
 from mint.core.errors import ConfigError
@@ -62,6 +63,8 @@ class ServerSettings:
     exit_when_idle_s: float | None = None
     """Leave after this long without a request and without work. None: never. The embedded server
     uses it, so that nothing stays behind."""
+    engine: str = "mint.server.worker.build:torch_engine"
+    """"MODULE:FUNCTION" that builds the engine from these settings, in the engine process."""
     log_format: str = "text"
     """"text" for people, "json" for machines: one object a line."""
 
@@ -106,9 +109,9 @@ class ServerSettings:
         """Equal for settings that mean the same engine process, over restarts of the API."""
         mine = (
             "models", "on_demand", "device", "dtype", "threads", "memory_limit_bytes",
-            "max_sequences",
+            "max_sequences", "engine",
         )  # fmt: skip
-        told = json.dumps([getattr(self, name) for name in mine])
+        told = json.dumps([version("mint-rl"), *(getattr(self, name) for name in mine)])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def to_json(self) -> str:

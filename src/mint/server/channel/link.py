@@ -58,6 +58,7 @@ class EngineLink:
         self._waiting: dict[OperationId, list[asyncio.Event]] = {}
         self._ended: OrderedDict[OperationId, None] = OrderedDict()
         self._keeper: asyncio.Task[None] | None = None
+        self._leaving = False
         self._aside: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ for callers
@@ -98,12 +99,12 @@ class EngineLink:
             self._ended.popitem(last=False)
 
     async def ended(self, operation_id: OperationId, timeout_s: float) -> bool:
-        """Wait until an operation has ended; False: it had not within the time.
+        """Wait until an operation has ended; False: it had not within the time, or we are leaving.
 
         Look at the store first: endings of long ago, or of before this process, are not known here.
         """
-        if operation_id in self._ended:
-            return True
+        if operation_id in self._ended or self._leaving:
+            return operation_id in self._ended
         event = asyncio.Event()
         waiting = self._waiting.setdefault(operation_id, [])
         waiting.append(event)
@@ -117,10 +118,18 @@ class EngineLink:
                 waiting.remove(event)
             if not waiting and self._waiting.get(operation_id) is waiting:
                 del self._waiting[operation_id]
-        return True
+        return operation_id in self._ended
+
+    def let_go(self) -> None:
+        """Send everyone who waits away, now and from now on: the server is about to leave."""
+        self._leaving = True
+        for waiting in self._waiting.values():
+            for event in waiting:
+                event.set()
 
     async def close(self) -> None:
         """Ask the engine process to stop after its slice, and wait until it is gone."""
+        self.let_go()
         if self._keeper is None:
             return
         self._keeper.cancel()

@@ -80,6 +80,17 @@ class Models(Database):
             raise _no_sampler(sampler_id)
         return rows.sampler(row)
 
+    def pinned_among(self, sampler_ids: Iterable[SamplerId]) -> dict[SamplerId, ModelId]:
+        """Which of these have weights pinned in an engine's memory, and of which model."""
+        with self.reading() as tx:
+            found = tx.execute(
+                select(samplers.c.sampler_id, samplers.c.model_id).where(
+                    samplers.c.sampler_id.in_(list(sampler_ids)),
+                    samplers.c.weights == samplers.c.sampler_id,
+                )
+            ).all()
+        return {row.sampler_id: row.model_id for row in found}
+
     def set_served(self, served: Sequence[ServedModel]) -> None:
         """Replace the list of base models on offer."""
         with self.writing() as tx:

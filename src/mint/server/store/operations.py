@@ -91,13 +91,13 @@ class Operations(Database):
                 select(func.count()).select_from(operations).where(before)
             ).scalar_one()
 
-    def pending(self, limit: int = 10_000) -> list[PendingOperation]:
-        """What waits, in order of arrival."""
-        return self._with_status(OperationStatus.PENDING, limit)
+    def pending(self, limit: int | None = None, after: int = 0) -> list[PendingOperation]:
+        """What waits, in order of arrival; only arrivals later than `after`."""
+        return self._with_status(OperationStatus.PENDING, limit, after)
 
     def running(self) -> list[PendingOperation]:
         """What an engine process took and has not ended, in order of arrival."""
-        return self._with_status(OperationStatus.RUNNING, None)
+        return self._with_status(OperationStatus.RUNNING)
 
     def pending_samples_of(self, owner: Owner) -> int:
         """How many sampling requests of one owner wait."""
@@ -112,11 +112,13 @@ class Operations(Database):
                 )
             ).scalar_one()
 
-    def _with_status(self, status: OperationStatus, limit: int | None) -> list[PendingOperation]:
+    def _with_status(
+        self, status: OperationStatus, limit: int | None = None, after: int = 0
+    ) -> list[PendingOperation]:
         with self.reading() as tx:
             found = tx.execute(
                 select(*_SEEN)
-                .where(operations.c.status == status)
+                .where(operations.c.status == status, operations.c.id > after)
                 .order_by(operations.c.id)
                 .limit(limit)
             ).all()

@@ -1,0 +1,226 @@
+"""From a stored operation to the engine's Work, and from its outcome to what the store keeps."""
+
+import dataclasses
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NoReturn
+
+from mint.core.checkpoints import CheckpointRef, check_name
+from mint.core.errors import EngineLostError, NotFoundError, UserError
+from mint.core.ids import ModelId, Owner, SamplerId
+from mint.core.operations import (
+    CreateModel,
+    CreateModelFrom,
+    Failure,
+    LoadWeights,
+    ModelReady,
+    Operation,
+    OptimStep,
+    PinSampler,
+    ReleaseSampler,
+    ResolveModel,
+    Result,
+    Sample,
+    Saved,
+    SaveWeights,
+    StepResult,
+    UnloadModel,
+)
+from mint.engine.protocol import Work
+from mint.server.store.records import (
+    NO_EFFECTS,
+    Effects,
+    ModelState,
+    NewCheckpoint,
+    PendingOperation,
+)
+from mint.server.store.store import Store
+from mint.server.worker.recovery import lost_message
+from mint.wire import payloads
+
+
+@dataclass
+class Alive:
+    """What the engine of this process holds. All else in the store is of an earlier one."""
+
+    models: set[ModelId] = dataclasses.field(default_factory=set)
+    samplers: set[SamplerId] = dataclasses.field(default_factory=set)
+
+
+class Dispatch:
+    """Prepares operations and interprets their outcomes; computes nothing, writes no row."""
+
+    def __init__(
+        self,
+        store: Store,
+        data: Path,
+        *,
+        clock: Callable[[], datetime],
+        new_id: Callable[[], str] = lambda: secrets.token_hex(16),
+    ) -> None:
+        self._store = store
+        self._data = data
+        self._clock = clock
+        self._new_id = new_id
+        self.alive = Alive()
+
+    # ------------------------------------------------------------ going in
+
+    def work(self, row: PendingOperation, kind: str, payload: bytes) -> Work:
+        """The engine's view of a stored operation, with the folder it reads or writes.
+
+        Raises:
+            MintError: it cannot be started; the text is for its caller.
+        """
+        operation = payloads.decode(kind, payload)
+        self._check_alive(operation, row.owner)
+        return Work(row.operation_id, operation, self._folder(operation, row.owner))
+
+    def _check_alive(self, operation: Operation, owner: Owner) -> None:
+        """Refuse what needs weights that are not in this process's engine."""
+        match operation:
+            case CreateModel() | CreateModelFrom() | ReleaseSampler() | ResolveModel():
+                return
+            case Sample(sampler_id=sampler_id, weights=weights):
+                if weights == sampler_id and sampler_id not in self.alive.samplers:
+                    self._refuse_sampler(sampler_id, owner)
+            case _:
+                if operation.model_id not in self.alive.models:
+                    self._refuse_model(operation.model_id, owner)
+
+    def _refuse_sampler(self, sampler_id: SamplerId, owner: Owner) -> NoReturn:
+        model_id = self._store.sampler(owner, sampler_id).model_id
+        if model_id is not None and model_id not in self.alive.models:
+            self._refuse_model(model_id, owner)
+        raise UserError(
+            f"sampling session {sampler_id!r} holds no weights: pinning them failed, or they were "
+            "released. Make a new sampling client."
+        )
+
+    def _refuse_model(self, model_id: ModelId, owner: Owner) -> NoReturn:
+        match self._store.model(owner, model_id).state:
+            case ModelState.FAILED | ModelState.CREATING:
+                raise UserError(
+                    f"model {model_id!r} was not created; the answer to its creation says why."
+                )
+            case ModelState.UNLOADED:
+                raise UserError(
+                    f"model {model_id!r} has been unloaded, at a client's wish or because its "
+                    "session ended. Create one from its newest checkpoint."
+                )
+        what = "the engine process was restarted"
+        raise EngineLostError(lost_message(self._store, what, model_id))
+
+    def _folder(self, operation: Operation, owner: Owner) -> Path | None:
+        match operation:
+            case SaveWeights():
+                self._check_free(operation, owner)
+                return self._data / "checkpoints" / self._new_id()
+            case CreateModelFrom(path=path) | LoadWeights(path=path):
+                return self._saved(path, owner)
+            case Sample(sampler_id=sampler_id, weights=str(weights)) if weights != sampler_id:
+                return self._saved(weights, owner)
+            case _:
+                return None
+
+    def _check_free(self, operation: SaveWeights, owner: Owner) -> None:
+        path = _spelled(operation.path)
+        check_name(CheckpointRef.parse(path).name)
+        if operation.overwrite:
+            return
+        try:
+            self._store.checkpoint(owner, path)
+        except NotFoundError:
+            return
+        raise UserError(
+            f"there is a checkpoint {path!r} already. Choose another name, or save with "
+            "overwrite=True."
+        )
+
+    def _saved(self, path: str, owner: Owner) -> Path:
+        folder = self._data / self._store.checkpoint(owner, _spelled(path)).folder
+        if not folder.is_dir():
+            raise NotFoundError(
+                f"the files of checkpoint {path!r} are missing from {folder}. Were they removed by "
+                "hand?"
+            )
+        return folder
+
+    # ---------------------------------------------------------- coming out
+
+    def effects(self, row: PendingOperation, work: Work, result: Result | Failure) -> Effects:
+        """What the end of an operation changes in the store; notes what lives now."""
+        operation = work.operation
+        if isinstance(result, Failure):
+            return _effects_of_failure(operation)
+        match operation, result:
+            case ((CreateModel() | CreateModelFrom()), ModelReady(base_model=base, lora=lora)):
+                self.alive.models.add(operation.model_id)
+                return Effects(
+                    model_id=operation.model_id,
+                    model_state=ModelState.READY,
+                    model_base=base,
+                    model_lora=lora,
+                )
+            case OptimStep(model_id=model_id), StepResult(weights_version=version):
+                return Effects(model_id=model_id, weights_version=version)
+            case SaveWeights(), Saved():
+                assert work.folder is not None
+                return Effects(checkpoint=self._checkpoint(row, operation, result, work.folder))
+            case UnloadModel(model_id=model_id), _:
+                self.alive.models.discard(model_id)
+                return Effects(model_id=model_id, model_state=ModelState.UNLOADED)
+            case PinSampler(sampler_id=sampler_id), _:
+                self.alive.samplers.add(sampler_id)
+            case ReleaseSampler(sampler_id=sampler_id), _:
+                self.alive.samplers.discard(sampler_id)
+                return Effects(delete_sampler=sampler_id)
+        return NO_EFFECTS
+
+    def _checkpoint(
+        self, row: PendingOperation, operation: SaveWeights, saved: Saved, folder: Path
+    ) -> NewCheckpoint:
+        ref = CheckpointRef.parse(operation.path)
+        model = self._store.model(row.owner, operation.model_id)
+        ttl = operation.ttl_seconds
+        return NewCheckpoint(
+            path=str(ref),
+            owner=row.owner,
+            model_id=operation.model_id,
+            kind=ref.kind.value,
+            name=ref.name,
+            base_model=model.base_model,
+            lora=model.lora,
+            folder=folder.relative_to(self._data).as_posix(),
+            size_bytes=saved.size_bytes,
+            expires_at=None if ttl is None else self._clock() + timedelta(seconds=ttl),
+            user_metadata=operation.user_metadata or {},
+        )
+
+
+def encode_result(work: Work, result: Result) -> bytes:
+    """A result as it is stored. A save's answer needs its path, which the engine never sees."""
+    if isinstance(result, Saved) and isinstance(work.operation, SaveWeights):
+        result = dataclasses.replace(result, path=_spelled(work.operation.path))
+    return payloads.encode_result(result)
+
+
+def refused(row: PendingOperation) -> Effects:
+    """The effects of an operation that was not started."""
+    if row.kind in ("CreateModel", "CreateModelFrom"):
+        return Effects(model_id=row.model_id, model_state=ModelState.FAILED)
+    return NO_EFFECTS
+
+
+def _effects_of_failure(operation: Operation) -> Effects:
+    if isinstance(operation, CreateModel | CreateModelFrom):
+        return Effects(model_id=operation.model_id, model_state=ModelState.FAILED)
+    return NO_EFFECTS
+
+
+def _spelled(path: str) -> str:
+    """mint:// and tinker:// are the same checkpoint; the store knows the latter."""
+    return str(CheckpointRef.parse(path))
