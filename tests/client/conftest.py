@@ -144,7 +144,7 @@ def service() -> Iterator[StubService]:
     stub = StubService()
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(stub))
     stub.url = f"http://127.0.0.1:{server.server_address[1]}/train"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield stub
     server.shutdown()

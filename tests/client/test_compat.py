@@ -44,7 +44,7 @@ def test_settings_come_from_the_environment(service, monkeypatch):
 
 
 def test_a_server_without_a_key_names_the_variable():
-    with pytest.raises(mint.ConfigError, match="http://host:1.*MINT_API_KEY"):
+    with pytest.raises(mint.ConfigError, match=r"http://host:1.*MINT_API_KEY"):
         mint.ServiceClient(base_url="http://host:1")
 
 
@@ -155,9 +155,7 @@ def test_stop_token_ids_arrive_beside_stop(service, client):
 def test_a_request_differs_from_upstreams_in_nothing_but_stop_token_ids(service, client):
     sampling = client.create_sampling_client(base_model="acme/tiny").result()
     same = {"max_tokens": 4, "temperature": 0.5, "seed": 3}
-    sampling.sample(
-        PROMPT, 1, tinker.SamplingParams(**same), include_prompt_logprobs=True
-    ).result()
+    sampling.sample(PROMPT, 1, tinker.SamplingParams(**same), include_prompt_logprobs=True).result()
     sampling.sample(
         PROMPT, 1, mint.SamplingParams(**same, stop_token_ids=[5]), include_prompt_logprobs=True
     ).result()

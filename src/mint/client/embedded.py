@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 from filelock import FileLock, Timeout
 
-from mint.client.settings import EmbeddedSettings
+from mint.client.settings import EmbeddedSettings, wire_key
 from mint.core.errors import ConfigError, ServerFaultError
 
 SERVE = (sys.executable, "-m", "mint.cli.main", "serve")
@@ -154,7 +154,7 @@ def _check_key(server: LocalServer) -> None:
     """Ask something that needs the key: it is the right one, and the idle clock starts anew."""
     answer = httpx.get(
         f"{server.url}/api/v1/mint/server",
-        headers={"X-API-Key": server.key},
+        headers={"X-API-Key": wire_key(server.key)},
         timeout=10,
         trust_env=False,  # a proxy has no business between us and our own machine
     )
