@@ -1,0 +1,1 @@
+"""Routes: a request in, a service called, an answer out. One file per group of routes."""

@@ -1,0 +1,136 @@
+"""What routes ask for: who is calling, the services, the body."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated, TypeVar, cast
+
+from fastapi import Depends, Request
+from pydantic import ValidationError
+
+from mint.core.ids import Owner
+from mint.server.auth.principal import Authenticator
+from mint.server.http.errors import detail_of
+from mint.server.service.checkpoints import CheckpointService
+from mint.server.service.futures import FutureService
+from mint.server.service.link import Link
+from mint.server.service.models import ModelCatalog
+from mint.server.service.sampling import SamplingService
+from mint.server.service.sessions import SessionService
+from mint.server.service.training import TrainingService
+from mint.server.service.weights import WeightService
+from mint.wire import json_models
+from mint.wire.compression import collect, decompress
+from mint.wire.errors import BodyError, BodyTooLargeError
+
+MAX_BODY_BYTES = 256 << 20
+"""Largest request body, as sent and as unpacked: four times what we let a client put into one
+request, since a single datum above that is sent alone."""
+
+BodyT = TypeVar("BodyT", bound=json_models.Body)
+
+
+@dataclass(frozen=True)
+class Services:
+    """The house's use cases, as the app put them together."""
+
+    authenticator: Authenticator
+    link: Link
+    catalog: ModelCatalog
+    sessions: SessionService
+    training: TrainingService
+    weights: WeightService
+    sampling: SamplingService
+    futures: FutureService
+    checkpoints: CheckpointService
+
+
+def services(request: Request) -> Services:
+    return cast(Services, request.app.state.services)
+
+
+async def _caller(request: Request) -> Owner:
+    """Whom the key acts for.
+
+    Raises:
+        AuthenticationError: no key, or an unknown or revoked one.
+    """
+    header = request.headers.get("x-api-key") or request.headers.get("authorization")
+    authenticator = services(request).authenticator
+    return (await asyncio.to_thread(authenticator.principal, header)).owner
+
+
+def _catalog(request: Request) -> ModelCatalog:
+    return services(request).catalog
+
+
+def _sessions(request: Request) -> SessionService:
+    return services(request).sessions
+
+
+def _training(request: Request) -> TrainingService:
+    return services(request).training
+
+
+def _weights(request: Request) -> WeightService:
+    return services(request).weights
+
+
+def _sampling(request: Request) -> SamplingService:
+    return services(request).sampling
+
+
+def _futures(request: Request) -> FutureService:
+    return services(request).futures
+
+
+def _checkpoints(request: Request) -> CheckpointService:
+    return services(request).checkpoints
+
+
+Caller = Annotated[Owner, Depends(_caller)]
+Catalog = Annotated[ModelCatalog, Depends(_catalog)]
+Sessions = Annotated[SessionService, Depends(_sessions)]
+Training = Annotated[TrainingService, Depends(_training)]
+Weights = Annotated[WeightService, Depends(_weights)]
+Sampling = Annotated[SamplingService, Depends(_sampling)]
+Futures = Annotated[FutureService, Depends(_futures)]
+Checkpoints = Annotated[CheckpointService, Depends(_checkpoints)]
+
+
+async def read_body(request: Request) -> bytes:
+    """The whole body, uncompressed.
+
+    Raises:
+        BodyTooLargeError: above MAX_BODY_BYTES, as sent or as unpacked.
+        BodyError: damaged.
+        EncodingError: in a Content-Encoding we do not speak.
+    """
+    told = request.headers.get("content-length", "")
+    if told.isdigit() and int(told) > MAX_BODY_BYTES:
+        raise BodyTooLargeError(
+            f"the request body has {told} bytes; this server takes {MAX_BODY_BYTES}. Send fewer "
+            "datums at a time."
+        )
+    body = await collect(request.stream(), MAX_BODY_BYTES)
+    encoding = request.headers.get("content-encoding")
+    if encoding is None:
+        return body
+    return await asyncio.to_thread(decompress, body, encoding, MAX_BODY_BYTES)
+
+
+async def read(request: Request, model: type[BodyT]) -> BodyT:
+    """The JSON body as one of our models.
+
+    Raises:
+        BodyError: it is no JSON, or a field is missing or of the wrong type; names the field.
+    """
+    body = await read_body(request)
+    return await asyncio.to_thread(parse, model, body)
+
+
+def parse(model: type[BodyT], body: bytes) -> BodyT:
+    """See `read`."""
+    try:
+        return model.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise BodyError(detail_of(error)) from error

@@ -1,0 +1,120 @@
+"""Training models: made, trained, unloaded."""
+
+import asyncio
+from collections.abc import Callable
+
+from mint.core import losses
+from mint.core.errors import UserError
+from mint.core.ids import ModelId, OperationId, Owner
+from mint.core.lora import LoraSpec
+from mint.core.model_input import check_tokens
+from mint.core.models import ServedModel
+from mint.core.operations import CreateModel, ForwardBackward, OptimStep, UnloadModel
+from mint.server.service.model_queue import ModelQueue, NewRun
+from mint.server.service.models import ModelCatalog
+from mint.server.service.submission import Prepared
+from mint.server.store.records import Model
+from mint.server.store.store import Store
+
+
+class TrainingService:
+    def __init__(self, store: Store, queue: ModelQueue, catalog: ModelCatalog) -> None:
+        self._store = store
+        self._queue = queue
+        self._catalog = catalog
+
+    async def create_model(
+        self, owner: Owner, run: NewRun, base_model: str, lora: Callable[[], LoraSpec]
+    ) -> OperationId:
+        """Queue a new adapter on a base model.
+
+        Raises:
+            NotFoundError: no such session.
+        """
+
+        def prepare() -> Prepared:
+            self._catalog.require(base_model)
+            shape = lora()
+            return Prepared(
+                operation=CreateModel(model_id=run.model_id, base_model=base_model, lora=shape),
+                model=run.model(owner, base_model, shape),
+            )
+
+        return await self._queue.put_new(owner, run, CreateModel.__name__, prepare)
+
+    async def model(self, owner: Owner, model: ModelId) -> Model:
+        """Raises: NotFoundError: unknown, or another owner's."""
+        return await asyncio.to_thread(self._store.model, owner, model)
+
+    async def unload(self, owner: Owner, model: ModelId) -> OperationId:
+        """Queue the end of a model, behind what is queued for it."""
+        operation = UnloadModel(model_id=model)
+        return await self._queue.put(
+            owner, model, None, UnloadModel.__name__, lambda _: Prepared(operation=operation)
+        )
+
+    async def forward_backward(
+        self,
+        owner: Owner,
+        model: ModelId,
+        seq_id: int | None,
+        make: Callable[[], tuple[ForwardBackward, bytes | None]],
+    ) -> OperationId:
+        """Queue one pass over data.
+
+        Args:
+            make: reads the operation; with it, the form it came in if that is the one we keep.
+
+        Raises:
+            NotFoundError: no such model.
+        """
+
+        def prepare(row: Model) -> Prepared:
+            operation, payload = make()
+            tokens = check_pass(operation, self._catalog.known(row.base_model))
+            return Prepared(operation=operation, payload=payload, tokens=tokens)
+
+        return await self._queue.put(owner, model, seq_id, ForwardBackward.__name__, prepare)
+
+    async def optim_step(
+        self, owner: Owner, model: ModelId, seq_id: int | None, make: Callable[[], OptimStep]
+    ) -> OperationId:
+        """Queue one optimizer step.
+
+        Raises:
+            NotFoundError: no such model.
+        """
+        return await self._queue.put(
+            owner, model, seq_id, OptimStep.__name__, lambda _: Prepared(operation=make())
+        )
+
+
+def check_pass(operation: ForwardBackward, served: ServedModel | None) -> int:
+    """Refuse a pass that cannot be computed, naming datum and field; else its tokens.
+
+    Args:
+        served: the base model, once it is known; ids and lengths are checked against it.
+
+    Raises:
+        UserError: the loss, its config, or a datum is wrong.
+    """
+    loss = losses.resolve(operation.loss_fn, operation.loss_fn_config)
+    if not operation.data:
+        raise UserError("data is empty. Give at least one datum.")
+    total = 0
+    for i, datum in enumerate(operation.data):
+        losses.check(datum, loss, i)
+        tokens = datum.model_input.tokens()
+        total += len(tokens)
+        if served is None:
+            continue
+        if len(tokens) > served.max_context:
+            raise UserError(
+                f"data[{i}].model_input has {len(tokens)} tokens; {served.name} reads at most "
+                f"{served.max_context}."
+            )
+        check_tokens(tokens, vocab_size=served.vocab_size, where=f"data[{i}].model_input.tokens")
+        targets = datum.loss_fn_inputs["target_tokens"].reshape(-1)
+        where = f"data[{i}].loss_fn_inputs['target_tokens']"
+        check_tokens(targets, vocab_size=served.vocab_size, where=where)  # type: ignore[arg-type]
+    return total
