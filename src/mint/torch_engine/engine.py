@@ -260,7 +260,7 @@ class TorchEngine:
         return ModelReady(base_model=model.base.name, lora=model.adapter.layout.spec)
 
     def _model(self, operation: object) -> TrainedModel:
-        model_id = getattr(operation, "model_id", None)
+        model_id: ModelId = getattr(operation, "model_id")  # noqa: B009 (every ModelOperation)
         if model_id not in self._models:
             raise NotFoundError(
                 f"model {model_id} is not loaded: it was unloaded, its session ended, or its "

@@ -131,7 +131,7 @@ class TrainedModel:
         with torch.no_grad():
             self.adapter.flat.copy_(flat)
         self.optimizer = optimizer
-        self.adapter.version = manifest.weights_version
+        self.adapter.version += 1  # never one that earlier samples of this model carry
         self.discard_gradients()
 
 
