@@ -1,0 +1,359 @@
+"""Sampling from one base model: requests in, outcomes out, one bounded slice of work at a time.
+
+Shapes: T packed tokens, B sequences, E model width.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from mint.core.errors import CapacityError, Fault, MintError, UserError
+from mint.core.ids import OperationId
+from mint.core.model_input import check_tokens
+from mint.core.operations import Failure, Sample, SampleResult
+from mint.engine.protocol import Outcome
+from mint.torch_engine.admission import Admission
+from mint.torch_engine.decoder import Decoder
+from mint.torch_engine.kv_attention import DecodePlan, Piece, PrefillPlan
+from mint.torch_engine.kv_cache import KvCache, KvShape, Place
+from mint.torch_engine.lora import AdapterWeights
+from mint.torch_engine.prompt_scores import LOGITS_AT_ONCE
+from mint.torch_engine.sampler import Drawn, Draws, draw
+from mint.torch_engine.sequences import Prompt, Request, Sequence, seed_of
+from mint.torch_engine.stopping import StopRule
+from mint.torch_engine.uniforms import uniforms
+
+log = logging.getLogger(__name__)
+
+PREFILL_TOKENS = 512
+"""Prompt tokens per slice: about a second for a model of 135 M parameters on one core, so that
+neither running sequences nor training wait longer."""
+
+
+class Decoding:
+    """Continuous batching over requests, adapters and versions: a sequence joins the batch as soon
+    as there is room and leaves it with its last token.
+
+    What is wrong with a request is its outcome; nothing here raises on bad input. One thread owns
+    it; `cancel` may come from any.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        tokenizer: Tokenizer,
+        *,
+        eos_ids: frozenset[int],
+        max_sequences: int,
+        kv_tokens: int,
+        prefill_tokens: int = PREFILL_TOKENS,
+    ) -> None:
+        """
+        Args:
+            max_sequences: how many may run at a time; others wait.
+            kv_tokens: how many tokens of keys and values may be held.
+            prefill_tokens: prompt tokens per round.
+        """
+        self._decoder = decoder
+        self._tokenizer = tokenizer
+        self._eos_ids = eos_ids
+        self._prefill_tokens = prefill_tokens
+        shape = KvShape(
+            layers=decoder.layers,
+            kv_heads=decoder.kv_heads,
+            head_dim=decoder.head_dim,
+            dtype=decoder.dtype,
+            device=decoder.device,
+        )
+        self._kv = KvCache(shape, kv_tokens)
+        self._admission = Admission(self._kv, max_sequences)
+        self._requests: dict[OperationId, Request] = {}
+        self._withdrawn: set[OperationId] = set()
+        self._ended: list[Outcome] = []
+        self._prefilled_last = False
+
+    # ---------------------------------------------------------- asked from outside
+
+    @property
+    def busy(self) -> bool:
+        """Whether `round` has something to do."""
+        return bool(self._requests or self._ended)
+
+    @property
+    def running(self) -> int:
+        """Sequences admitted and not ended."""
+        return len(self._admission.fresh) + len(self._admission.running)
+
+    @property
+    def waiting(self) -> int:
+        """Sequences that have no room yet."""
+        return sum(request.unadmitted for request in self._admission.waiting)
+
+    @property
+    def kv_bytes(self) -> int:
+        return self._kv.nbytes
+
+    def add(
+        self, operation_id: OperationId, sample: Sample, weights: AdapterWeights | None
+    ) -> None:
+        """Take a request in; `weights` must be a version nobody writes to, None the base model."""
+        try:
+            request = self._request(operation_id, sample, weights)
+        except MintError as error:
+            self._ended.append(Outcome(operation_id, Failure(str(error), error.fault)))
+            return
+        self._requests[operation_id] = request
+        self._admission.waiting.append(request)
+
+    def cancel(self, operation_id: OperationId) -> None:
+        """End a request with the next round. Unknown ids are ignored."""
+        self._withdrawn.add(operation_id)
+
+    def round(self) -> list[Outcome]:
+        """One slice: some prompt tokens, or one more token of every running sequence."""
+        self._drop_withdrawn()
+        admission = self._admission
+        admission.admit()
+        # In turns: a long prompt does not freeze those who run, nor the reverse.
+        prefill = admission.prefilling and not (admission.running and self._prefilled_last)
+        self._prefilled_last = bool(prefill)
+        with torch.no_grad():  # not inference_mode: rotary buffers a model updates serve training
+            if prefill:
+                pieces = self._next_pieces()
+                prompts = {prompt for prompt, _ in pieces}
+                users = [r for r in self._requests.values() if r.prompt in prompts]
+                self._guarded(lambda: self._prefill(pieces), users)
+            elif admission.running:
+                users = [sequence.request for sequence in admission.running]
+                self._guarded(self._decode, users)
+            ready = [s for s in admission.fresh if s.prompt.last_hidden_E is not None]
+            if ready:
+                self._guarded(lambda: self._begin(ready), [s.request for s in ready])
+        ended, self._ended = self._ended, []
+        return ended
+
+    # ------------------------------------------------------------------- requests
+
+    def _request(
+        self, operation_id: OperationId, sample: Sample, weights: AdapterWeights | None
+    ) -> Request:
+        """
+        Raises:
+            MintError: the request is wrong, or can never fit.
+        """
+        for name in ("topk_prompt_logprobs", "topk_sample_logprobs"):
+            if getattr(sample, name) < 0:
+                raise UserError(f"{name}={getattr(sample, name)}: give 0 (off) or more.")
+        if sample.num_samples < 1:
+            raise UserError(f"num_samples={sample.num_samples}: give 1 or more.")
+        tokens = sample.prompt.tokens()
+        if not len(tokens):
+            raise UserError("prompt is empty. Give at least one token.")
+        check_tokens(tokens, vocab_size=self._decoder.vocab_size, where="prompt")
+        rule = StopRule.of(
+            sample.params.stop,
+            eos_ids=self._eos_ids,
+            max_tokens=self._room(len(tokens), sample.params.max_tokens),
+            tokenizer=self._tokenizer,
+        )
+        prompt = self._admission.prompt(tokens, weights, sample)
+        return Request(operation_id, sample, prompt, rule, seed_of(sample), prompt.scores)
+
+    def _room(self, prompt: int, asked: int | None) -> int:
+        """How many tokens may follow a prompt of this length.
+
+        Raises:
+            UserError: the context holds no token after it.
+            CapacityError: its keys and values would never fit.
+        """
+        context, held = self._decoder.max_context, self._kv.tokens
+        if prompt >= context:
+            raise UserError(
+                f"the prompt has {prompt} tokens and the model's context holds {context}, prompt "
+                f"and continuation together. Send at most {context - 1} prompt tokens."
+            )
+        room = context - prompt
+        room = max(1, min(room, held - prompt + 1)) if asked is None else min(room, asked)
+        # The last token is never fed back, so it needs no keys and values.
+        if prompt + room - 1 > held:
+            raise CapacityError(
+                f"a prompt of {prompt} tokens with max_tokens={room} needs keys and values for "
+                f"{prompt + room - 1} tokens, but this server keeps {held} at most. Shorten the "
+                "prompt, lower max_tokens, or give the server more memory."
+            )
+        return room
+
+    def _drop_withdrawn(self) -> None:
+        while self._withdrawn:
+            request = self._requests.get(self._withdrawn.pop())
+            if request:
+                self._fail(request, "cancelled by the caller.", Fault.CANCELLED)
+
+    def _end(self, request: Request, result: SampleResult | Failure) -> None:
+        del self._requests[request.operation_id]
+        self._admission.forget(request)
+        self._ended.append(Outcome(request.operation_id, result))
+
+    def _fail(self, request: Request, message: str, fault: Fault) -> None:
+        if request.operation_id in self._requests:
+            self._end(request, Failure(message, fault))
+
+    def _guarded(self, compute: Callable[[], None], users: Iterable[Request]) -> None:
+        """The boundary where what a slice throws (memory, mostly) becomes the outcome of the
+        requests that took part in it; the others go on."""
+        users = list(users)
+        try:
+            compute()
+        except (RuntimeError, MemoryError) as error:
+            log.exception("a sampling slice failed; %d sequences were in it", len(users))
+            for request in users:
+                self._fail(
+                    request,
+                    f"sampling failed in the engine: {error} Send the request again; if memory "
+                    "ran out, with fewer samples or a shorter prompt.",
+                    Fault.SERVER,
+                )
+
+    # --------------------------------------------------------------------- slices
+
+    def _next_pieces(self) -> list[tuple[Prompt, Piece]]:
+        """The next prompt tokens in order of arrival, then put together by adapter."""
+        pieces: list[tuple[Prompt, Piece]] = []
+        left = self._prefill_tokens
+        for prompt in self._admission.prefilling:
+            if not left:
+                break
+            assert prompt.place
+            start = prompt.place.used
+            stop = min(len(prompt.tokens), start + left)
+            left -= stop - start
+            pieces.append((prompt, Piece(prompt.place, start, stop)))
+        order = {id(prompt.weights): n for n, (prompt, _) in reversed([*enumerate(pieces)])}
+        return sorted(pieces, key=lambda item: order[id(item[0].weights)])
+
+    def _prefill(self, pieces: list[tuple[Prompt, Piece]]) -> None:
+        spans = [np.arange(piece.start, piece.stop) for _, piece in pieces]
+        tokens = [prompt.tokens[span] for (prompt, _), span in zip(pieces, spans, strict=True)]
+        hidden_TE = self._decoder.hidden(
+            self._on_device(np.concatenate(tokens)),
+            self._on_device(np.concatenate(spans)),
+            PrefillPlan([piece for _, piece in pieces], self._decoder.device),
+            [(prompt.weights, len(span)) for (prompt, _), span in zip(pieces, spans, strict=True)],
+        )
+        at = 0
+        for prompt, piece in pieces:
+            mine_TE = hidden_TE[at : at + piece.stop - piece.start]
+            at += len(mine_TE)
+            piece.place.used = piece.stop
+            if prompt.scores:
+                prompt.scores.add(self._decoder, prompt.weights, mine_TE, piece.start)
+            if piece.stop == len(prompt.tokens):
+                prompt.last_hidden_E = mine_TE[-1].clone()  # not a view that keeps them all
+                prompt.scores = None
+                self._admission.prefilling.remove(prompt)
+
+    def _begin(self, ready: list[Sequence]) -> None:
+        """Draw first tokens, from the prompt's last hidden state."""
+        ready = _side_by_side(ready)
+        hidden = [s.prompt.last_hidden_E for s in ready]
+        for sequence in ready:
+            self._admission.start(sequence)
+        self._draw(torch.stack([h for h in hidden if h is not None]), ready)
+
+    def _decode(self) -> None:
+        """One more token of every running sequence."""
+        rows = _side_by_side(self._admission.running)
+        places = self._make_room(rows)
+        prompts = [s.prompt.place for s in rows if s.prompt.place]
+        hidden_BE = self._decoder.hidden(
+            self._on_device(np.array([s.tokens[-1] for s in rows])),
+            self._on_device(np.array([s.position for s in rows])),
+            DecodePlan(prompts, places, self._decoder.device),
+            [(s.prompt.weights, 1) for s in rows],
+        )
+        for place in places:
+            place.used += 1
+        self._draw(hidden_BE, rows)
+
+    def _make_room(self, rows: list[Sequence]) -> list[Place]:
+        """A place with room for one more token for every row."""
+        new = [s for s in rows if s.place is None]
+        if new:
+            for sequence, place in zip(new, self._kv.new_suffixes(len(new)), strict=True):
+                sequence.place = place
+        full: dict[int, list[Sequence]] = {}
+        for s in rows:
+            if s.place and s.place.used == s.place.shelf.length:
+                full.setdefault(s.place.used, []).append(s)
+        for together in full.values():
+            longer = self._kv.lengthen([s.place for s in together if s.place])
+            for sequence, place in zip(together, longer, strict=True):
+                sequence.place = place
+        return [s.place for s in rows if s.place]
+
+    def _draw(self, hidden_BE: Tensor, rows: list[Sequence]) -> None:
+        """Draw the next token of every row; those that end with it leave."""
+        step = max(1, LOGITS_AT_ONCE // self._decoder.vocab_size)
+        for at in range(0, len(rows), step):
+            some = rows[at : at + step]
+            logits_BV = self._decoder.logits(
+                hidden_BE[at : at + step], [(s.prompt.weights, 1) for s in some]
+            )
+            numbers_B = uniforms(
+                np.array([s.stream for s in some], dtype=np.uint64),
+                np.array([len(s.tokens) for s in some], dtype=np.uint64),
+            )
+            draws = Draws.of(
+                [s.request.sample.params for s in some], numbers_B, self._decoder.device
+            )
+            best = max(s.request.sample.topk_sample_logprobs for s in some)
+            self._take(draw(logits_BV, draws, best), some)
+
+    def _take(self, drawn: Drawn, rows: list[Sequence]) -> None:
+        tokens, logprobs = drawn.tokens_N.tolist(), drawn.logprobs_N.tolist()
+        finite = drawn.finite_N.tolist()
+        best = [x.tolist() for x in drawn.topk] if drawn.topk else None
+        for row, sequence in enumerate(rows):
+            request = sequence.request
+            if not finite[row]:
+                self._fail(request, *_not_finite(sequence))
+            if request.operation_id not in self._requests:
+                continue  # this or another sequence of it has failed
+            sequence.tokens.append(tokens[row])
+            sequence.logprobs.append(logprobs[row])
+            k = request.sample.topk_sample_logprobs
+            if best and k:
+                sequence.topk_ids.append(best[0][row][:k])
+                sequence.topk_logprobs.append(best[1][row][:k])
+            sequence.stop_reason = request.stop_rule.reason(sequence.tokens)
+            if sequence.stop_reason:
+                self._admission.leave(sequence)
+                if request.is_finished:
+                    self._end(request, request.result())
+
+    def _on_device(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values.astype(np.int64)).to(self._decoder.device)
+
+
+def _side_by_side(sequences: Iterable[Sequence]) -> list[Sequence]:
+    """Rows of one adapter together, and within it those of one prompt; otherwise in their order."""
+    adapters: dict[int, dict[Prompt, list[Sequence]]] = {}
+    for s in sequences:
+        adapters.setdefault(id(s.prompt.weights), {}).setdefault(s.prompt, []).append(s)
+    return [s for prompts in adapters.values() for rows in prompts.values() for s in rows]
+
+
+def _not_finite(sequence: Sequence) -> tuple[str, Fault]:
+    weights = sequence.prompt.weights
+    where = f"sample {sequence.number}, token {len(sequence.tokens)}: the logits are not finite"
+    if weights is None:
+        return f"{where}. The base model's weights or numbers are at fault.", Fault.SERVER
+    return (
+        f"{where}. The adapter's weights (version {weights.version}) have probably diverged in "
+        "training: load an earlier checkpoint, and lower the learning rate.",
+        Fault.USER,
+    )
