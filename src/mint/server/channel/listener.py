@@ -85,6 +85,10 @@ class Listener:
                 self._state = state
                 self._send(state)
 
+    def detail(self, detail: str) -> None:
+        """Report something about what goes on; phase and capacity stay as they were."""
+        self.state(EnginePhase(self._state.phase), detail, self._state.capacity)
+
     def ended(self, operation_ids: Iterable[OperationId]) -> None:
         """Report operations whose end is in the store."""
         with self._lock:

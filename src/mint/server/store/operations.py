@@ -7,7 +7,7 @@ from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import IntegrityError
 
 from mint.core.errors import Fault, NotFoundError
-from mint.core.ids import OperationId, Owner
+from mint.core.ids import ModelId, OperationId, Owner
 from mint.core.operations import Failure
 from mint.server.store import rows
 from mint.server.store.checkpoints import replace_checkpoint
@@ -31,6 +31,9 @@ _SEEN = (
     operations.c.sampler_id, operations.c.tokens,
 )  # fmt: skip
 """What the scheduler sees. Named one by one, so that payloads stay on disk."""
+
+_STEPS = ("OptimStep", "DiscardGradients", "LoadWeights")
+"""Operations that clear a model's gathered gradient."""
 
 
 class Operations(Database):
@@ -111,6 +114,25 @@ class Operations(Database):
                     operations.c.kind == "Sample",
                 )
             ).scalar_one()
+
+    def failed_pass_since_step(self, model_id: ModelId) -> OperationId | None:
+        """The last pass on a model that failed before an engine saw it, since its last step.
+
+        The engine cannot know of it, so whoever queues the next step has to. A step that failed in
+        the same way used up no gradient, so it does not count as one.
+        """
+        mine = operations.c.model_id == model_id
+        unseen = (operations.c.status == OperationStatus.FAILED) & operations.c.started_at.is_(None)
+        steps = mine & operations.c.kind.in_(_STEPS) & ~unseen
+        last_step = select(func.coalesce(func.max(operations.c.id), 0)).where(steps)
+        failed = mine & (operations.c.kind == "ForwardBackward") & unseen
+        with self.reading() as tx:
+            found = tx.execute(
+                select(func.max(operations.c.id)).where(
+                    failed, operations.c.id > last_step.scalar_subquery()
+                )
+            ).scalar_one()
+        return None if found is None else OperationId(str(found))
 
     def _with_status(
         self, status: OperationStatus, limit: int | None = None, after: int = 0

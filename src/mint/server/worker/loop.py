@@ -5,7 +5,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +26,6 @@ _log = logging.getLogger(__name__)
 SAFETY_LOOK_S = 5.0
 """The queue is read when woken; this often also without, for a wake-up that was lost."""
 REPORT_EVERY_S = 1.0
-TIDY_EVERY_S = 60.0
 
 
 class Reports(Protocol):
@@ -55,7 +53,6 @@ class Worker:
         signals: Signals,
         reports: Reports,
         limits: Limits,
-        result_retention_s: float,
         leave_when: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
@@ -64,7 +61,6 @@ class Worker:
         self._signals = signals
         self._reports = reports
         self._limits = limits
-        self._retention = timedelta(seconds=result_retention_s)
         self._leave_when = leave_when
         self._dispatch = Dispatch(store, data, clock=utcnow)
         self._queue: list[PendingOperation] = []
@@ -72,7 +68,7 @@ class Worker:
         self._running: dict[OperationId, tuple[PendingOperation, Work]] = {}
         self._served: Served = {}
         self._models = {model.name for model in engine.served()}
-        self._looked_at = self._reported_at = self._tidied_at = float("-inf")
+        self._looked_at = self._reported_at = float("-inf")
 
     def run(self) -> None:
         """Work until told to stop, or until there is nothing to do and `leave_when` says so.
@@ -91,7 +87,6 @@ class Worker:
             if not self._engine.busy and not replan:
                 if not self._running and self._leave_when():
                     break
-                self._tidy()
                 self._signals.wait(SAFETY_LOOK_S)
         self._store.requeue(list(self._running))
 
@@ -186,18 +181,6 @@ class Worker:
             self._reported_at = now
             detail = f"{len(self._running)} operations running" if self._running else "idle"
             self._reports.state(EnginePhase.UP, detail, asdict(self._engine.capacity()))
-
-    # --------------------------------------------------------- upkeep
-
-    def _tidy(self) -> None:
-        """Forget old results and expired checkpoints; only while nothing is computed."""
-        now = time.monotonic()
-        if now - self._tidied_at < TIDY_EVERY_S:
-            return
-        self._tidied_at = now
-        self._store.forget_old(utcnow() - self._retention)
-        for folder in self._store.forget_expired():
-            self._remove(folder)
 
     def _remove(self, folder: str) -> None:
         shutil.rmtree(self._data / folder, ignore_errors=True)

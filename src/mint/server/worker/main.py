@@ -58,6 +58,7 @@ def _run(settings: ServerSettings, signals: Signals) -> int:
         listener.ended(recover(store, "the server was restarted"))
         remove_leftovers(store, settings.data)
         listener.state(EnginePhase.STARTING, "finding the models")
+        logging.getLogger("mint").addHandler(Progress(listener))
         try:
             engine = _build(settings)
             store.set_served(engine.served())
@@ -71,7 +72,6 @@ def _run(settings: ServerSettings, signals: Signals) -> int:
             signals=signals,
             reports=listener,
             limits=Limits(samples=settings.max_sequences),
-            result_retention_s=settings.result_retention_s,
             leave_when=lambda: _is_orphan(listener, settings),
         ).run()
         engine.close()
@@ -79,6 +79,19 @@ def _run(settings: ServerSettings, signals: Signals) -> int:
         return 0
     finally:
         listener.close()
+
+
+class Progress(logging.Handler):
+    """Passes on what the engine logs while it loads, such as a conversion or a download."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__(level=logging.INFO)
+        self._listener = listener
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # The server's own lines are no progress, and the listener must not report on itself.
+        if not record.name.startswith("mint.server"):
+            self._listener.detail(record.getMessage())
 
 
 def _build(settings: ServerSettings) -> Engine:
