@@ -14,6 +14,7 @@ from mint.core.model_input import ModelInput, OtherChunk
 from mint.core.operations import (
     CreateModel,
     CreateModelFrom,
+    DiscardGradients,
     Done,
     ForwardBackward,
     LoadWeights,
@@ -62,6 +63,7 @@ OPERATIONS: list[Operation] = [
         forward_only=True,
     ),
     OptimStep(model_id=M, params=AdamParams(learning_rate=0.3, grad_clip_norm=1.0)),
+    DiscardGradients(model_id=M, reason="a pass failed"),
     SaveWeights(
         model_id=M, path="tinker://s:train:0/weights/a", ttl_seconds=9, user_metadata={"k": "v"}
     ),

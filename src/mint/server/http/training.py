@@ -61,7 +61,11 @@ async def _queue_protobuf(request: Request, caller: Caller, training: Training) 
 
     # 0 means that no number was given; the SDK counts from 1.
     operation_id = await training.forward_backward(
-        caller, ModelId(message.model_id), message.seq_id or None, make
+        caller,
+        ModelId(message.model_id),
+        message.seq_id or None,
+        make,
+        forward_only=message.forward_only,
     )
     return promise(operation_id, model_id=message.model_id)
 
@@ -75,6 +79,6 @@ async def _queue_json(
         return convert.forward_backward(asked, forward_only=forward_only), None
 
     operation_id = await training.forward_backward(
-        caller, ModelId(asked.model_id), asked.seq_id, make
+        caller, ModelId(asked.model_id), asked.seq_id, make, forward_only=forward_only
     )
     return promise(operation_id, model_id=asked.model_id)

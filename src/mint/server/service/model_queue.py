@@ -84,8 +84,10 @@ class ModelQueue:
         seq_id: int | None,
         kind: str,
         prepare: Callable[[Model], Prepared],
+        *,
+        is_harmless: bool = False,
     ) -> OperationId:
-        """Queue work on a model.
+        """Queue work on a model. `is_harmless`: see Submission.
 
         Raises:
             NotFoundError: no such model.
@@ -104,6 +106,7 @@ class ModelQueue:
                 seq_id=seq_id,
                 model_id=model,
                 prepare=prepare_on_model,
+                is_harmless=is_harmless,
             )
         )
 

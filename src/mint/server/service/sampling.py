@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mint.core.checkpoints import CheckpointRef
-from mint.core.errors import OverloadedError, UserError
+from mint.core.errors import UserError
 from mint.core.ids import OperationId, Owner, SamplerId, SessionId, sampler_id
 from mint.core.model_input import check_tokens
 from mint.core.models import ServedModel
 from mint.core.operations import Sample
+from mint.server.scheduler.admission import admit_sample
 from mint.server.service.models import ModelCatalog
 from mint.server.service.sessions import check_open
 from mint.server.service.submission import Prepared, Submission, Submissions
@@ -94,7 +95,8 @@ class SamplingService:
 
         def prepare() -> Prepared:
             row = self._store.sampler(owner, sampler)
-            self._admit(owner)
+            waiting = self._store.pending_samples_of(owner)
+            admit_sample(pending_samples=waiting, most=self._max_pending)
             operation = check_sample(make(row), self._catalog.known(row.base_model))
             return Prepared(operation=operation, tokens=_tokens(operation))
 
@@ -108,14 +110,6 @@ class SamplingService:
                 prepare=prepare,
             )
         )
-
-    def _admit(self, owner: Owner) -> None:
-        waiting = self._store.pending_samples_of(owner)
-        if waiting >= self._max_pending:
-            raise OverloadedError(
-                f"{waiting} sampling requests of yours wait already; this server takes "
-                f"{self._max_pending}. Send it again when some are done."
-            )
 
 
 def check_sample(operation: Sample, served: ServedModel | None) -> Sample:

@@ -37,7 +37,7 @@ class Submission:
     """A request for work that has been accepted.
 
     Attributes:
-        kind: class name of the operation, known even when it cannot be made.
+        kind: class name of the operation asked for, known even when it cannot be made.
         scope, seq_id: its name for retries, see NewOperation.
         model_id, sampler_id: existing ones it works on.
         prepare: makes the operation, in a thread. A UserError of it becomes the operation's failed
@@ -52,6 +52,9 @@ class Submission:
     prepare: Callable[[], Prepared]
     model_id: ModelId | None = None
     sampler_id: SamplerId | None = None
+    is_harmless: bool = False
+    """Its failure means nothing to what comes after it on the model, as for a pass that gathers no
+    gradient: the failed row then names no model."""
 
 
 class Submissions:
@@ -74,23 +77,30 @@ class Submissions:
     def _enqueue(self, submission: Submission) -> OperationId:
         outcome = _prepare(submission)
         failed = isinstance(outcome, Failure)
-        made_model = None if failed else outcome.model
         row = NewOperation(
             owner=submission.owner,
-            kind=submission.kind,
+            kind=submission.kind if failed else type(outcome.operation).__name__,
             payload=b"" if failed else outcome.payload or payloads.encode(outcome.operation),
             scope=submission.scope,
             seq_id=submission.seq_id,
-            model_id=made_model.model_id if made_model else submission.model_id,
+            model_id=_model_id(submission, outcome),
             sampler_id=_sampler_id(submission, outcome),
             tokens=0 if failed else outcome.tokens,
         )
         return self._store.enqueue(
             row,
-            model=made_model,
+            model=None if failed else outcome.model,
             sampler=None if failed else outcome.sampler,
             failure=outcome if failed else None,
         )
+
+
+def _model_id(submission: Submission, outcome: Prepared | Failure) -> ModelId | None:
+    if isinstance(outcome, Prepared) and outcome.model:
+        return outcome.model.model_id
+    if isinstance(outcome, Failure) and submission.is_harmless:
+        return None
+    return submission.model_id
 
 
 def _sampler_id(submission: Submission, outcome: Prepared | Failure) -> SamplerId | None:

@@ -9,7 +9,13 @@ from mint.core.ids import ModelId, OperationId, Owner
 from mint.core.lora import LoraSpec
 from mint.core.model_input import check_tokens
 from mint.core.models import ServedModel
-from mint.core.operations import CreateModel, ForwardBackward, OptimStep, UnloadModel
+from mint.core.operations import (
+    CreateModel,
+    DiscardGradients,
+    ForwardBackward,
+    OptimStep,
+    UnloadModel,
+)
 from mint.server.service.model_queue import ModelQueue, NewRun
 from mint.server.service.models import ModelCatalog
 from mint.server.service.submission import Prepared
@@ -59,6 +65,8 @@ class TrainingService:
         model: ModelId,
         seq_id: int | None,
         make: Callable[[], tuple[ForwardBackward, bytes | None]],
+        *,
+        forward_only: bool,
     ) -> OperationId:
         """Queue one pass over data.
 
@@ -74,19 +82,34 @@ class TrainingService:
             tokens = check_pass(operation, self._catalog.known(row.base_model))
             return Prepared(operation=operation, payload=payload, tokens=tokens)
 
-        return await self._queue.put(owner, model, seq_id, ForwardBackward.__name__, prepare)
+        kind = ForwardBackward.__name__
+        return await self._queue.put(owner, model, seq_id, kind, prepare, is_harmless=forward_only)
 
     async def optim_step(
         self, owner: Owner, model: ModelId, seq_id: int | None, make: Callable[[], OptimStep]
     ) -> OperationId:
-        """Queue one optimizer step.
+        """Queue one optimizer step; after a refused pass, the refusal of the step.
+
+        A batch with a hole in it is no batch: the client sends its step all the same, so the
+        gradient gathered from the rest is dropped and the step says why.
 
         Raises:
             NotFoundError: no such model.
         """
-        return await self._queue.put(
-            owner, model, seq_id, OptimStep.__name__, lambda _: Prepared(operation=make())
-        )
+
+        def prepare(_: Model) -> Prepared:
+            operation = make()
+            failed_pass = self._store.failed_pass_since_step(model)
+            if failed_pass is None:
+                return Prepared(operation=operation)
+            reason = (
+                f"optim_step refused: forward_backward (request {failed_pass}) failed since the "
+                "last step, so the gradient is incomplete. It was cleared, and the weights are "
+                "unchanged. Correct the data and send the whole batch again."
+            )
+            return Prepared(operation=DiscardGradients(model_id=model, reason=reason))
+
+        return await self._queue.put(owner, model, seq_id, OptimStep.__name__, prepare)
 
 
 def check_pass(operation: ForwardBackward, served: ServedModel | None) -> int:
