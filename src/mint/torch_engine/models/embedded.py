@@ -95,7 +95,7 @@ def _convert_into(source: Path, folder: Path) -> None:
     try:
         convert(source, unfinished)
         (unfinished / "source.json").write_text(
-            json.dumps({"file": str(source), "name": NAME, "conversion": _CONVERSION}, indent=2)
+            json.dumps({"name": NAME, "file": source.name, "conversion": _CONVERSION}, indent=2)
         )
         unfinished.rename(folder)
     except BaseException:

@@ -98,7 +98,12 @@ def read_config(reader: GGUFReader) -> dict[str, Any]:
 
 
 def read_tokenizer(reader: GGUFReader) -> tuple[Tokenizer, SpecialTokens]:
-    """The tokenizer from the file's tokens, merges and token types."""
+    """The tokenizer from the file's tokens, merges and token types.
+
+    A vocabulary may lack the token of a byte (SmolLM2's lacks six control characters and the first
+    bytes of planes 4 to 11, where nothing is assigned); such a byte is left out of the encoding, as
+    in the published tokenizer. Every other text comes back whole.
+    """
     tokens: list[str] = _value(reader, "tokenizer.ggml.tokens")
     kinds: list[int] = _value(reader, "tokenizer.ggml.token_type")
     merges = [tuple(pair.split(" ")) for pair in _value(reader, "tokenizer.ggml.merges")]

@@ -7,11 +7,12 @@ HF_HOME, HF_ENDPOINT and HF_TOKEN mean what they mean everywhere.
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mint.core.errors import UnknownModelError
+from mint.core.errors import MintError, UnknownModelError
 from mint.torch_engine.models.files import missing_parts
 from mint.torch_engine.models.support import check_supported
 
@@ -42,14 +43,14 @@ class Hub:
         """The model's folder in the cache, if all parts of it are there."""
         if not is_repo(name):
             return None
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import LocalEntryNotFoundError
+        from huggingface_hub import try_to_load_from_cache
 
-        try:
-            found = snapshot_download(name, cache_dir=self.cache, local_files_only=True)
-        except LocalEntryNotFoundError:
+        # Not snapshot_download(local_files_only=True): it calls a snapshot incomplete that lacks
+        # the files we never asked for.
+        config = try_to_load_from_cache(name, "config.json", cache_dir=self.cache)
+        if not isinstance(config, str):
             return None
-        folder = Path(found)
+        folder = Path(config).parent
         return None if missing_parts(folder) else folder
 
     def cached_names(self) -> list[str]:
@@ -82,7 +83,9 @@ class Hub:
             config = Path(hf_hub_download(name, "config.json", **place))
             check_supported(json.loads(config.read_text(encoding="utf-8")), name)
             return Path(snapshot_download(name, allow_patterns=wanted, max_workers=4, **place))
-        except OSError as error:  # the hub's own errors among them
+        except MintError:
+            raise
+        except Exception as error:  # of the client's HTTP library too, which is not always the same
             raise UnknownModelError(f"the hub: download failed: {_first_line(error)}") from error
 
     def _wanted_files(self, name: str) -> list[str]:
@@ -102,14 +105,14 @@ class Hub:
             reason = "no such model there (or a private one: set HF_TOKEN)"
         except OfflineModeIsEnabled:
             reason = "not asked, since HF_HUB_OFFLINE is set"
-        except Exception as error:  # of the client's HTTP library, which changes with its version
+        except Exception as error:  # of the client's HTTP library, which is not always the same
             reason = f"not reachable ({type(error).__name__}: {_first_line(error)})"
         else:
             return self._select(file.rfilename for file in info.siblings or [])
         raise UnknownModelError(f"the hub: {reason}")
 
     @staticmethod
-    def _select(names: Any) -> list[str]:
+    def _select(names: Iterable[str]) -> list[str]:
         wanted = [name for name in names if _WANTED.fullmatch(name)]
         for part, form in (
             ("config.json", "config.json"),

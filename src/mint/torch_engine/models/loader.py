@@ -1,6 +1,7 @@
 """From a model's files to a module that computes, and its tokenizer."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -50,18 +51,19 @@ def load_module(
     bar = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # a bar per load would tear the server's log apart
     try:
-        module, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             files.folder,
             config=config,
             dtype=torch_dtype(dtype) if isinstance(dtype, str) else dtype,
             attn_implementation=attention,
             use_safetensors=True,
             local_files_only=True,
-            output_loading_info=True,
+            output_loading_info=True,  # makes it a pair
         )
     finally:
         if bar:
             logging.enable_progress_bar()
+    module, report = loaded
     _check_complete(files, report)
     return module.eval().requires_grad_(False).to(device)
 

@@ -91,6 +91,9 @@ class ModelRegistry:
         """
         files = self.resolve(name)
         config = read_config(files.folder)
+        for field in ("vocab_size", "max_position_embeddings"):
+            if not isinstance(config.get(field), int):
+                raise ConfigError(f"{files.folder}/config.json has no {field}; write it there.")
         return ServedModel(
             name=name,
             architecture=config["model_type"],
@@ -125,14 +128,16 @@ class ModelRegistry:
     def _not_found(self, name: str, hub_says: str) -> str:
         installed = embedded.package_file() is not None
         known = [*self._found, *([embedded.NAME] if installed else [])]
-        cached = [other for other in self._hub.cached_names() if self._hub.cached(other)]
+        touched = self._hub.cached_names()
+        cached = [other for other in touched if self._hub.cached(other)]
+        in_cache = "only a part of it is" if name in touched else "not"
         here = list(dict.fromkeys([*known, *cached]))
         ways = [f"give its folder (--model {name}=/path/to/folder)"]
         if embedded.is_embedded(name) or not installed:
             ways.append(f"install the embedded model {embedded.NAME} ({embedded.INSTALL})")
         ways.append("or let this machine reach the hub (HF_ENDPOINT names a mirror)")
         return (
-            f"base model {name!r} was not found: no folder of that name, not in the hub's cache; "
+            f"base model {name!r} was not found: no folder of that name; {in_cache} in the hub's cache; "
             f"{hub_says}. Available now without a network: {', '.join(here) or 'none'}. "
             f"To get it: {', '.join(ways)}."
         )

@@ -59,7 +59,7 @@ def check_supported(config: "Mapping[str, Any] | PreTrainedConfig", name: str = 
 
 
 def _strange_class(config: Mapping[str, Any]) -> str | None:
-    model_type = config.get("model_type")
+    model_type = str(config.get("model_type"))
     if model_type not in TESTED:
         return (
             f"model_type={model_type!r} has not been tested here; tested are {', '.join(TESTED)}. "
