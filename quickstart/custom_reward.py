@@ -360,11 +360,9 @@ def run() -> None:
     for_sampling = client.save_weights_for_sampler(name)
     print("\navg_reward\n" + text_plot(curve))
     print(f"Saved: {saved.result().path}")
-    print(
-        "Ask the trained model:\n"
-        f"  mint sample --checkpoint {for_sampling.result().path} "
-        f'"{make_task(random.Random(settings.seed + 1)).prompt}"'
-    )
+    question = make_task(random.Random(settings.seed + 1)).prompt
+    print("Ask the trained model:")
+    print(f"  mint sample --checkpoint {for_sampling.result().path} ${question!r}")
 
 
 def main() -> int:
