@@ -1,0 +1,427 @@
+"""TorchEngine from the outside: whole operations in, one outcome each out."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mint.core.datum import Datum
+from mint.core.errors import Fault, UnknownModelError
+from mint.core.ids import ModelId, OperationId, SamplerId
+from mint.core.lora import LoraSpec
+from mint.core.model_input import ModelInput
+from mint.core.operations import (
+    CreateModel,
+    CreateModelFrom,
+    DiscardGradients,
+    Failure,
+    ForwardBackward,
+    LoadWeights,
+    ModelReady,
+    OptimStep,
+    PassResult,
+    PinSampler,
+    ReleaseSampler,
+    Sample,
+    SampleResult,
+    Saved,
+    SaveWeights,
+    StepResult,
+    UnloadModel,
+)
+from mint.core.optim import AdamParams
+from mint.core.sampling import SamplingParams, Stop
+from mint.engine.protocol import Work
+from mint.torch_engine import samplers, training
+from mint.torch_engine.engine import TorchEngine
+from mint.torch_engine.models.tiny import build_tiny
+from mint.torch_engine.settings import EngineSettings
+
+PROMPT = np.frombuffer(b"What is 2 + 3? ", np.uint8).astype(np.int32)
+
+
+class Bench:
+    """An engine and the running of operations on it."""
+
+    def __init__(self, engine: TorchEngine) -> None:
+        self.engine = engine
+        self._ids = (OperationId(str(n)) for n in itertools.count(1))
+
+    def start(self, operation, folder: Path | None = None) -> OperationId:
+        operation_id = next(self._ids)
+        self.engine.start(Work(operation_id, operation, folder))
+        return operation_id
+
+    def finish(self) -> dict[OperationId, object]:
+        found = {}
+        while self.engine.busy:
+            for outcome in self.engine.step():
+                assert outcome.operation_id not in found
+                found[outcome.operation_id] = outcome.result
+        return found
+
+    def run(self, operation, folder: Path | None = None):
+        operation_id = self.start(operation, folder)
+        return self.finish()[operation_id]
+
+    def create(self, model_id: str, **lora) -> ModelId:
+        spec = LoraSpec(**{"rank": 4, "seed": 1, **lora})
+        made = self.run(CreateModel(model_id=ModelId(model_id), base_model="tiny", lora=spec))
+        assert isinstance(made, ModelReady)
+        return ModelId(model_id)
+
+    def train(self, model_id: ModelId, steps: int = 1, data=None) -> list[float]:
+        losses = []
+        for _ in range(steps):
+            result = self.run(passes(model_id, data=data or (datum(),)))
+            assert isinstance(result, PassResult), result
+            losses.append(result.metrics["loss:sum"])
+            stepped = self.run(step(model_id))
+            assert isinstance(stepped, StepResult), stepped
+        return losses
+
+    def sample(self, weights: str | None = None, folder: Path | None = None, **change):
+        result = self.run(sample(weights, **change), folder)
+        assert isinstance(result, SampleResult), result
+        return result
+
+
+def datum(text: bytes = b"What is 2 + 3? 5 and nothing else") -> Datum:
+    tokens = np.frombuffer(text, np.uint8).astype(np.int32)
+    return Datum(ModelInput.from_ints(tokens[:-1]), {"target_tokens": tokens[1:].astype(np.int64)})
+
+
+def passes(model_id, data=None, **change) -> ForwardBackward:
+    return ForwardBackward(
+        model_id=model_id, data=data or (datum(),), loss_fn="cross_entropy", **change
+    )
+
+
+def step(model_id, learning_rate=1e-2) -> OptimStep:
+    return OptimStep(model_id=model_id, params=AdamParams(learning_rate=learning_rate))
+
+
+def sample(weights: str | None = None, **change) -> Sample:
+    never = Stop(eos=False)
+    params = SamplingParams(
+        **{"max_tokens": 8, "seed": 3, "stop": never, **change.pop("params", {})}
+    )
+    return Sample(
+        sampler_id=SamplerId(weights or "base"), base_model="tiny", weights=weights,
+        prompt=ModelInput.from_ints(PROMPT), params=params, **change,
+    )  # fmt: skip
+
+
+def tokens_of(result: SampleResult) -> list[list[int]]:
+    return [sequence.tokens.tolist() for sequence in result.sequences]
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory) -> Path:
+    return build_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+def make_engine(folder: Path, scratch: Path, **settings) -> TorchEngine:
+    return TorchEngine(EngineSettings(models=(f"tiny={folder}",), scratch=scratch, **settings))
+
+
+@pytest.fixture
+def bench(tiny_folder, tmp_path) -> Bench:
+    return Bench(make_engine(tiny_folder, tmp_path / "scratch"))
+
+
+def test_training_lowers_the_loss_and_moves_the_version(bench):
+    model = bench.create("m")
+    losses = bench.train(model, steps=5)
+    assert losses[-1] < 0.6 * losses[0]
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s")))
+    assert bench.sample("s").weights_version == 5
+    assert bench.sample().weights_version == 0
+
+
+def test_a_new_adapter_samples_as_the_base_model_does(bench):
+    model = bench.create("m")
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s")))
+    assert tokens_of(bench.sample("s")) == tokens_of(bench.sample())
+
+
+def test_a_pinned_sampler_does_not_change_when_training_goes_on(bench):
+    model = bench.create("m")
+    bench.train(model, steps=3)
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s3")))
+    before = bench.sample("s3", num_samples=2)
+
+    bench.train(model, steps=3)
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s6")))
+
+    after = bench.sample("s3", num_samples=2)
+    assert tokens_of(after) == tokens_of(before)
+    np.testing.assert_array_equal(after.sequences[0].logprobs, before.sequences[0].logprobs)
+    assert (after.weights_version, bench.sample("s6").weights_version) == (3, 6)
+    assert tokens_of(bench.sample("s6", num_samples=2)) != tokens_of(before)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_trainer_and_sampler_agree_on_every_logprob(bench, temperature):
+    model = bench.create("m")
+    bench.train(model, steps=3)
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s")))
+    drawn = bench.sample("s", num_samples=6, params={"temperature": temperature, "max_tokens": 20})
+
+    data = []
+    for sequence in drawn.sequences:
+        ids = np.concatenate([PROMPT, sequence.tokens])
+        targets = ids[1:].astype(np.int64)
+        data.append(Datum(ModelInput.from_ints(ids[:-1]), {"target_tokens": targets}))
+    result = bench.run(
+        passes(model, tuple(data), forward_only=True, loss_fn_config={"temperature": temperature})
+    )
+
+    for logp, sequence in zip(result.logprobs, drawn.sequences, strict=True):
+        gap = np.abs(logp[len(PROMPT) - 1 :] - sequence.logprobs)
+        assert gap.max() <= 1e-4
+
+
+def test_models_on_one_base_train_side_by_side_as_if_alone(bench, tiny_folder, tmp_path):
+    a, b = bench.create("a", rank=4, seed=1), bench.create("b", rank=7, seed=2)
+    other = (datum(b"something else altogether"),)
+    for _ in range(3):
+        for operation in (passes(a), passes(b, other), step(b), step(a)):
+            bench.start(operation)
+    together = bench.finish()
+    assert not [r for r in together.values() if isinstance(r, Failure)]
+    weights = {m: bench.engine._models[m].adapter.flat.clone() for m in (a, b)}
+
+    alone = Bench(make_engine(tiny_folder, tmp_path / "alone"))
+    alone.train(alone.create("a", rank=4, seed=1), steps=3)
+    alone.train(alone.create("b", rank=7, seed=2), steps=3, data=other)
+
+    for model in (a, b):
+        assert (weights[model] == alone.engine._models[model].adapter.flat).all()
+
+
+def test_a_saved_training_state_resumes_bit_for_bit(bench, tmp_path):
+    model = bench.create("m")
+    bench.train(model, steps=2)
+    path = "tinker://m/weights/two"
+    saved = bench.run(SaveWeights(model_id=model, path=path), tmp_path / "two")
+    assert isinstance(saved, Saved)
+    assert saved.size_bytes == sum(f.stat().st_size for f in (tmp_path / "two").iterdir())
+    bench.train(model, steps=2)
+
+    again = ModelId("again")
+    bench.run(CreateModelFrom(model_id=again, path=path, with_optimizer=True), tmp_path / "two")
+    bench.train(again, steps=2)
+    bench.run(LoadWeights(model_id=model, path=path, with_optimizer=True), tmp_path / "two")
+    bench.train(model, steps=2)
+
+    models = bench.engine._models
+    assert (models[again].adapter.flat == models[model].adapter.flat).all()
+    assert models[again].optimizer.steps == 4
+
+
+def test_without_its_optimizer_a_checkpoint_starts_adam_afresh(bench, tmp_path):
+    model = bench.create("m")
+    bench.train(model, steps=2)
+    path = "tinker://m/weights/two"
+    bench.run(SaveWeights(model_id=model, path=path), tmp_path / "two")
+
+    again = ModelId("again")
+    bench.run(CreateModelFrom(model_id=again, path=path, with_optimizer=False), tmp_path / "two")
+
+    fresh = bench.engine._models[again]
+    assert fresh.optimizer.steps == 0
+    assert (fresh.adapter.flat == bench.engine._models[model].adapter.flat).all()
+
+
+def test_a_saved_sampler_samples_as_the_live_weights_do(bench, tmp_path):
+    model = bench.create("m")
+    bench.train(model, steps=3)
+    path = "tinker://m/sampler_weights/three"
+    bench.run(SaveWeights(model_id=model, path=path), tmp_path / "three")
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s")))
+
+    saved = bench.sample(path, tmp_path / "three", num_samples=3)
+
+    assert tokens_of(saved) == tokens_of(bench.sample("s", num_samples=3))
+    assert saved.weights_version == 3
+    refused = bench.run(
+        CreateModelFrom(model_id=ModelId("n"), path=path, with_optimizer=True), tmp_path / "three"
+    )
+    assert isinstance(refused, Failure)
+    assert "no optimizer state" in refused.message
+
+
+def test_a_failed_pass_spoils_the_next_step_and_only_that(bench):
+    model = bench.create("m")
+    before = bench.engine._models[model].adapter.flat.clone()
+    bad = Datum(ModelInput.from_ints([1, 2]), {"target_tokens": np.array([3, 9999])})
+    ids = [bench.start(op) for op in (
+        passes(model), passes(model, (datum(), bad)), step(model), passes(model), step(model),
+    )]  # fmt: skip
+
+    results = bench.finish()
+
+    good, failed, refused, again, stepped = (results[i] for i in ids)
+    assert isinstance(good, PassResult)
+    assert isinstance(failed, Failure)
+    assert "data[1].loss_fn_inputs['target_tokens'][1]" in failed.message
+    assert isinstance(refused, Failure)
+    assert refused.fault is Fault.USER
+    assert f"forward_backward {ids[1]} failed" in refused.message
+    assert isinstance(again, PassResult)
+    assert isinstance(stepped, StepResult)
+    assert stepped.weights_version == 1
+    assert (bench.engine._models[model].adapter.flat != before).any()
+
+
+def test_a_step_without_gradients_is_refused(bench):
+    model = bench.create("m")
+    bench.run(passes(model, forward_only=True))
+    refused = bench.run(step(model))
+    assert isinstance(refused, Failure)
+    assert "no forward_backward since the last step" in refused.message
+
+
+def test_discarded_gradients_do_not_reach_the_weights(bench):
+    model = bench.create("m")
+    bench.run(passes(model))
+    refused = bench.run(DiscardGradients(model_id=model, reason="a part of the batch failed"))
+    assert refused == Failure("a part of the batch failed", Fault.USER)
+    assert "no forward_backward" in bench.run(step(model)).message
+
+
+def test_an_overflowing_gradient_leaves_the_weights_alone(bench):
+    model = bench.create("m")
+    inputs = {
+        "target_tokens": np.array([5, 6]),
+        "logprobs": np.full(2, -500, np.float32),  # exp(p - q) overflows
+        "advantages": np.ones(2, np.float32),
+    }
+    data = (Datum(ModelInput.from_ints([1, 2]), inputs),)
+    bench.run(ForwardBackward(model_id=model, data=data, loss_fn="importance_sampling"))
+    before = bench.engine._models[model].adapter.flat.clone()
+
+    refused = bench.run(step(model))
+
+    assert isinstance(refused, Failure)
+    assert "not finite" in refused.message
+    assert (bench.engine._models[model].adapter.flat == before).all()
+    assert bench.train(model)[0] > 0  # and training goes on
+
+
+def test_a_long_pass_lets_samples_through(bench, monkeypatch):
+    monkeypatch.setattr(training, "token_budget", lambda _: 1)
+    model = bench.create("m")
+    long_pass = bench.start(passes(model, data=(datum(),) * 1 + tuple(
+        datum(bytes([65 + n]) * 30) for n in range(40)
+    )))  # fmt: skip
+    drawn = bench.start(sample())
+
+    ended = []
+    while bench.engine.busy:
+        ended += [outcome.operation_id for outcome in bench.engine.step()]
+
+    assert ended == [drawn, long_pass]
+
+
+def test_a_cancelled_sample_ends_as_cancelled(bench):
+    kept, withdrawn = (
+        bench.start(sample(params={"max_tokens": 30})),
+        bench.start(sample(params={"max_tokens": 400})),
+    )
+    bench.engine.step()
+    bench.engine.cancel(withdrawn)
+    results = bench.finish()
+    assert results[withdrawn].fault is Fault.CANCELLED
+    assert len(results[kept].sequences[0].tokens) == 30
+
+
+def test_an_unloaded_model_is_gone_and_says_so(bench):
+    model = bench.create("m")
+    bench.run(UnloadModel(model_id=model))
+    refused = bench.run(passes(model))
+    assert isinstance(refused, Failure)
+    assert "model m is not loaded" in refused.message
+    bench.create("m")
+
+
+def test_a_released_sampler_is_gone_and_says_so(bench):
+    model = bench.create("m")
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s")))
+    bench.run(ReleaseSampler(sampler_id=SamplerId("s")))
+    refused = bench.run(sample("s"))
+    assert isinstance(refused, Failure)
+    assert "the weights of sampler s are gone" in refused.message
+
+
+def test_pinned_weights_leave_memory_and_come_back(bench, tmp_path, monkeypatch):
+    model = bench.create("m")
+    monkeypatch.setattr(bench.engine._shelf, "_limit", 1)
+    drawn = {}
+    for n in range(3):
+        bench.train(model)
+        name = f"s{n}"
+        bench.run(PinSampler(model_id=model, sampler_id=SamplerId(name)))
+        drawn[name] = tokens_of(bench.sample(name, num_samples=3))
+    spilled = tmp_path / "scratch" / "samplers"
+    assert len(list(spilled.iterdir())) == 2
+
+    for name, tokens in drawn.items():
+        result = bench.sample(name, num_samples=3)
+        assert tokens_of(result) == tokens
+    bench.run(ReleaseSampler(sampler_id=SamplerId("s0")))
+    bench.run(ReleaseSampler(sampler_id=SamplerId("s1")))
+    assert len(list(spilled.iterdir())) == 0
+
+
+def test_an_unknown_base_model_fails_its_operation_by_name(bench):
+    spec = LoraSpec(rank=4)
+    made = bench.run(CreateModel(model_id=ModelId("m"), base_model="no/such", lora=spec))
+    assert isinstance(made, Failure)
+    assert made.fault is Fault.USER
+    assert "no/such" in made.message
+    assert "tiny" in made.message
+
+
+def test_an_unknown_base_model_is_refused_at_start(tmp_path):
+    with pytest.raises(UnknownModelError, match="no/such"):
+        TorchEngine(EngineSettings(models=("no/such",), scratch=tmp_path))
+
+
+def test_a_base_model_that_does_not_fit_is_refused_with_numbers(tiny_folder, tmp_path):
+    bench = Bench(make_engine(tiny_folder, tmp_path / "scratch", memory_limit_bytes=1000))
+    made = bench.run(CreateModel(model_id=ModelId("m"), base_model="tiny", lora=LoraSpec(rank=4)))
+    assert isinstance(made, Failure)
+    assert made.fault is Fault.USER
+    assert "tiny needs" in made.message
+    assert "GiB" in made.message
+
+
+def test_an_idle_base_model_makes_room_for_another(tmp_path):
+    names = ("one", "two")
+    folders = [build_tiny(tmp_path / name, seed=n) for n, name in enumerate(names)]
+    weights = (folders[0] / "model.safetensors").stat().st_size
+    engine = TorchEngine(
+        EngineSettings(
+            models=tuple(f"{n}={f}" for n, f in zip(names, folders, strict=True)),
+            scratch=tmp_path / "scratch",
+            memory_limit_bytes=int(1.5 * weights),
+            kv_tokens=64,
+        )  # fmt: skip
+    )
+    bench = Bench(engine)
+    for name in (*names, "one"):
+        drawn = Sample(
+            sampler_id=SamplerId("b"), base_model=name, weights=None,
+            prompt=ModelInput.from_ints([1, 2, 3]), params=SamplingParams(max_tokens=2),
+        )  # fmt: skip
+        assert isinstance(bench.run(drawn), SampleResult)
+        assert engine.capacity().loaded_models == (name,)
+
+
+def test_the_shelf_is_emptied_when_an_engine_starts(tmp_path):
+    (tmp_path / "left.safetensors").write_bytes(b"x")
+    samplers.SamplerShelf(1, tmp_path)
+    assert list(tmp_path.iterdir()) == []
