@@ -118,7 +118,7 @@ def _handler(service: StubService) -> type[BaseHTTPRequestHandler]:
             )
             tail = parts.path.partition("/api/v1/")[2]
             if tail == "retrieve_future":
-                status, answer = 200, service.future(body["request_id"])
+                status, answer = 200, service.future((body or {})["request_id"])
             else:
                 status, answer = service.answer(tail, query)
             binary = isinstance(answer, bytes)

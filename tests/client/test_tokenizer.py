@@ -48,6 +48,7 @@ def test_files_are_fetched_once_and_then_taken_from_the_cache(served, tmp_path: 
     first = folder_for(connection(served), "m", tmp_path)
     second = folder_for(connection(served), "m", tmp_path)
 
+    assert first is not None
     assert first == second
     assert fetched(served) == ["tokenizer.json", "tokenizer_config.json"]
     assert [entry.name for entry in (tmp_path / "tokenizers").iterdir()] == [first.name]

@@ -30,8 +30,8 @@ from tinker.lib.retry_handler import RetryConfig
 
 from mint.client import settings, tokenizer
 from mint.client.connect import Connection, connect
+from mint.client.sampling_params import SamplingParams
 from mint.core.errors import UnsupportedError
-from mint.types import SamplingParams
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
