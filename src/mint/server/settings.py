@@ -47,7 +47,7 @@ class ServerSettings:
     """CPU threads of the engine. None: the cores this process may use (affinity and cgroup)."""
     memory_limit_bytes: int | None = None
     """What the engine may hold in weights, adapters and caches. None: it takes its own measure."""
-    max_sequences: int = 256
+    max_sequences: int = 64
     """Sequences decoded side by side. More wait their turn; each needs room in the KV cache."""
     session_timeout_s: float = 1800.0
     """A session silent for longer is ended and its live weights are freed. Upstream's clients send

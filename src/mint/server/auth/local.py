@@ -1,17 +1,28 @@
 """The key of a server that only its own machine can reach."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from mint.core.errors import ConfigError
 from mint.core.ids import Owner
 from mint.server.auth.keys import check_secret, hash_secret, hint, new_secret
-from mint.server.store.store import Store
+from mint.server.auth.principal import KeyBook
 
 LOCAL = "local"
 
 
-def local_key(store: Store, data: Path) -> Path | None:
+class KeyStore(KeyBook, Protocol):
+    """Where keys are kept; the store is one."""
+
+    def list_keys(self) -> Sequence[object]: ...
+    def create_key(
+        self, owner: Owner, name: str, secret_hash: str, hint: str, is_admin: bool
+    ) -> object: ...
+
+
+def local_key(store: KeyStore, data: Path) -> Path | None:
     """See to it that a first start on loopback leaves a key to use; returns the file it is in.
 
     While there is no key at all, one named "local" is made and saved as `<data>/key` (0600), where

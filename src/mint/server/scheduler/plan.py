@@ -14,7 +14,7 @@ from mint.server.store.records import PendingOperation
 class Limits:
     """How much may be inside the engine at once. What is outside can still be reordered."""
 
-    samples: int = 256
+    samples: int = 64
     """As many sampling requests as sequences decode side by side: each has one or more, so the
     engine never lacks work, and a newcomer waits behind no more than these."""
     passes_of_a_model: int = 16

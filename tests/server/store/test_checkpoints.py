@@ -1,0 +1,91 @@
+import pytest
+from tests.server.rows import ANNE, BOB, a_checkpoint, a_model, a_session, an_operation
+
+from mint.core.errors import NotFoundError
+from mint.core.ids import ModelId
+from mint.server.store.records import Effects, NewCheckpoint
+from mint.server.store.schema import checkpoints
+from mint.server.store.store import Store
+
+
+def save(store: Store, checkpoint: NewCheckpoint) -> list[str]:
+    operation_id = store.enqueue(an_operation("SaveWeights"))
+    return store.finish(operation_id, b"r", effects=Effects(checkpoint=checkpoint))
+
+
+@pytest.fixture
+def model(store):
+    return a_model(a_session(store))
+
+
+def test_a_saved_checkpoint_is_found_by_its_path(store, model):
+    save(store, a_checkpoint(model, "a", user_metadata={"k": "v"}))
+
+    found = store.checkpoint(ANNE, f"tinker://{model.model_id}/weights/a")
+    assert (found.base_model, found.lora, found.user_metadata) == ("base", model.lora, {"k": "v"})
+
+
+def test_another_owners_checkpoint_does_not_exist_unless_it_is_public(store, model):
+    saved = a_checkpoint(model, "a")
+    save(store, saved)
+    with pytest.raises(NotFoundError):
+        store.checkpoint(BOB, saved.path)
+
+    with store.writing() as tx:
+        tx.execute(checkpoints.update().values(is_public=True))
+    assert store.checkpoint(BOB, saved.path).path == saved.path
+    with pytest.raises(NotFoundError):
+        store.delete_checkpoint(BOB, saved.path)
+
+
+def test_a_checkpoint_saved_again_gives_the_old_folder_up(store, model):
+    assert save(store, a_checkpoint(model, "a", folder="checkpoints/one")) == []
+    assert save(store, a_checkpoint(model, "a", folder="checkpoints/two")) == ["checkpoints/one"]
+    assert store.checkpoint_folders() == {"checkpoints/two"}
+
+
+def test_an_expired_checkpoint_is_not_found_and_its_folder_is_given_up(store, model, clock):
+    clock.advance(hours=1)
+    saved = a_checkpoint(model, "a", expires_at=clock.now)
+    clock.advance(hours=-1)
+    save(store, saved)
+    assert store.checkpoint(ANNE, saved.path)
+
+    clock.advance(hours=1)
+    with pytest.raises(NotFoundError):
+        store.checkpoint(ANNE, saved.path)
+    assert store.list_checkpoints(ANNE) == []
+    assert store.forget_expired() == [saved.folder]
+    assert store.forget_expired() == []
+
+
+def test_checkpoints_are_listed_newest_first_and_by_model(store, model, clock):
+    other = a_model(a_session(store), seq=1)
+    for owner, name in ((model, "a"), (other, "b"), (model, "c")):
+        save(store, a_checkpoint(owner, name))
+        clock.advance(seconds=1)
+
+    assert [c.name for c in store.list_checkpoints(ANNE)] == ["c", "b", "a"]
+    assert [c.name for c in store.list_checkpoints(ANNE, model.model_id)] == ["c", "a"]
+    assert [c.name for c in store.list_checkpoints(ANNE, limit=1, offset=1)] == ["b"]
+    assert store.list_checkpoints(BOB) == []
+
+
+def test_training_resumes_from_the_newest_training_checkpoint(store, model, clock):
+    for kind, name in (("weights", "a"), ("weights", "b"), ("sampler_weights", "c")):
+        save(store, a_checkpoint(model, name, kind=kind))
+        clock.advance(seconds=1)
+
+    newest = store.newest_checkpoint(model.model_id)
+    assert newest is not None
+    assert newest.name == "b"
+    assert store.newest_checkpoint(ModelId("unknown")) is None
+
+
+def test_a_deleted_checkpoint_gives_its_folder_up(store, model):
+    saved = a_checkpoint(model, "a")
+    save(store, saved)
+
+    assert store.delete_checkpoint(ANNE, saved.path) == saved.folder
+    with pytest.raises(NotFoundError):
+        store.delete_checkpoint(ANNE, saved.path)
