@@ -1,0 +1,56 @@
+"""Reading pages: code blocks, links, headings."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.docs.service import ROOT
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def pages() -> list[Path]:
+    """Every page of the project, as a path below its root."""
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block; `line` is where its code begins, counted from 1."""
+
+    line: int
+    code: str
+
+
+def blocks(page: Path, language: str) -> Iterator[Block]:
+    text = (ROOT / page).read_text()
+    for found in _BLOCK.finditer(text):
+        if found[1] == language:
+            yield Block(text.count("\n", 0, found.start()) + 2, found[2])
+
+
+def as_script(page: Path) -> str:
+    """The page's Python blocks as one script, each at the line where it stands on the page, so that
+    a traceback points there."""
+    lines: list[str] = []
+    for block in blocks(page, "python"):
+        lines += [""] * (block.line - 1 - len(lines))
+        lines += block.code.splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def links(page: Path) -> list[str]:
+    return _LINK.findall(_BLOCK.sub("", (ROOT / page).read_text()))
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments a link may name, as code hosts make them from headings."""
+    text = _BLOCK.sub("", (ROOT / page).read_text())
+    return {
+        re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+        for title in _HEADING.findall(text)
+    }
