@@ -147,12 +147,10 @@ def test_a_prompt_prefilled_in_chunks_gives_what_it_gives_in_one(tiny: Tiny):
 
     for name, result in whole.items():
         assert tokens_of(chunked[name]) == tokens_of(result)
-        assert result.prompt_logprobs is not None
-        np.testing.assert_allclose(
-            chunked[name].prompt_logprobs,  # pyright: ignore[reportArgumentType]
-            result.prompt_logprobs,
-            atol=1e-4,
-        )
+        expected, found = result.prompt_logprobs, chunked[name].prompt_logprobs
+        assert expected is not None
+        assert found is not None
+        np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_no_more_sequences_run_than_allowed_and_all_get_their_turn(tiny: Tiny):
