@@ -425,3 +425,13 @@ def test_the_shelf_is_emptied_when_an_engine_starts(tmp_path):
     (tmp_path / "left.safetensors").write_bytes(b"x")
     samplers.SamplerShelf(1, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_names_of_one_model_share_its_weights(tiny_folder, tmp_path):
+    models = (f"tiny={tiny_folder}", f"alias={tiny_folder}")
+    engine = TorchEngine(EngineSettings(models=models, scratch=tmp_path))
+    bench = Bench(engine)
+    bench.create("m")
+    spec = LoraSpec(rank=4)
+    bench.run(CreateModel(model_id=ModelId("n"), base_model="alias", lora=spec))
+    assert engine.capacity().loaded_models == ("tiny",)

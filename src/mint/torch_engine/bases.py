@@ -3,6 +3,7 @@
 import logging
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 from tokenizers import Tokenizer
@@ -12,7 +13,7 @@ from mint.core.models import ServedModel
 from mint.torch_engine import attention
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.decoding import Decoding
-from mint.torch_engine.models.files import eos_token_ids
+from mint.torch_engine.models.files import ModelFiles, eos_token_ids
 from mint.torch_engine.models.loader import load_module, load_tokenizer, torch_dtype
 from mint.torch_engine.models.registry import ModelRegistry
 from mint.torch_engine.settings import EngineSettings
@@ -49,7 +50,7 @@ class Bases:
         attention.register()
         self._settings = settings
         self._registry = ModelRegistry(settings.models, settings.on_demand)
-        self._loaded: dict[str, Base] = {}
+        self._loaded: dict[Path, Base] = {}  # by folder: two names of one model share its weights
         self._served: dict[str, ServedModel] = {}
         for name in self._registry.names():
             self.resolve(name)
@@ -83,35 +84,35 @@ class Bases:
             CapacityError: it does not fit into memory; the message has the numbers.
         """
         served = self.resolve(name)
-        if served.name not in self._loaded:
+        files = self._registry.resolve(name)
+        if files.folder not in self._loaded:
             self._make_room(served, held_bytes)
-            self._loaded[served.name] = self._load(served)
-        return self._loaded[served.name]
+            self._loaded[files.folder] = self._load(served, files)
+        return self._loaded[files.folder]
 
     def _make_room(self, served: ServedModel, held_bytes: int) -> None:
         need = served.parameters * torch_dtype(self._settings.dtype).itemsize
-        for name, base in list(self._loaded.items()):
+        for folder, base in list(self._loaded.items()):
             if self._used(held_bytes) + need <= self.limit_bytes:
                 return
             if base.idle:
-                logger.info("unloading idle base model %s", name)
-                del self._loaded[name]
+                logger.info("unloading idle base model %s", base.name)
+                del self._loaded[folder]
         used = self._used(held_bytes)
         if used + need > self.limit_bytes:
             raise CapacityError(
                 f"base model {served.name} needs {_gib(need)} GiB as {self._settings.dtype}, but "
                 f"{_gib(used)} of {_gib(self.limit_bytes)} GiB are taken "
-                f"(loaded: {', '.join(self._loaded) or 'no base model'}). Use a smaller model or "
+                f"(loaded: {', '.join(b.name for b in self.loaded()) or 'none'}). Use a smaller model or "
                 "dtype bfloat16, end other models, or raise the memory limit."
             )
 
     def _used(self, held_bytes: int) -> int:
         return held_bytes + sum(base.nbytes for base in self._loaded.values())
 
-    def _load(self, served: ServedModel) -> Base:
+    def _load(self, served: ServedModel, files: ModelFiles) -> Base:
         settings = self._settings
         logger.info("loading base model %s (%s, %s)", served.name, settings.dtype, settings.device)
-        files = self._registry.resolve(served.name)
         module = load_module(
             files, dtype=settings.dtype, device=settings.device, attention=attention.ATTENTION
         )
