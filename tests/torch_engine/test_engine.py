@@ -409,7 +409,7 @@ def test_an_idle_base_model_makes_room_for_another(tmp_path):
             scratch=tmp_path / "scratch",
             memory_limit_bytes=int(1.5 * weights),
             kv_tokens=64,
-        )  # fmt: skip
+        )
     )
     bench = Bench(engine)
     for name in (*names, "one"):
