@@ -25,7 +25,15 @@ def plain_failures() -> Iterator[None]:
 
         if not isinstance(error, tinker.TinkerError):
             raise
-        raise click.ClickException(one_line(str(error))) from error
+        raise click.ClickException(one_line(_said_by_server(error))) from error
+
+
+def _said_by_server(error: Exception) -> str:
+    """The server's own words in an error of upstream's, without upstream's wrapping."""
+    body = getattr(error, "body", None)
+    if isinstance(body, dict) and isinstance(body.get("detail"), str):
+        return body["detail"]
+    return str(error).removeprefix("Request failed: ").partition(" for self.request_id=")[0]
 
 
 def one_line(text: str) -> str:
@@ -37,4 +45,4 @@ def hush_libraries() -> None:
     """Keep libraries' advice to programmers off a user's terminal."""
     warnings.simplefilter("ignore")
     for name in ("tinker", "transformers", "httpx"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logging.getLogger(name).setLevel(logging.CRITICAL)

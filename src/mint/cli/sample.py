@@ -8,6 +8,7 @@ from mint.cli.output import hush_libraries, plain_failures
 
 if TYPE_CHECKING:
     import mint
+    from mint.client.connect import Connection
 
 
 @click.command()
@@ -45,16 +46,20 @@ def sample(
         raise click.UsageError("give either --checkpoint PATH or --model NAME.")
     hush_libraries()
     with plain_failures():
-        client = _client(checkpoint, model)
-        answers = _ask(client, prompt, raw, count, max_tokens, temperature, seed)
+        found, path = _preflight(checkpoint)
+        import mint
+
+        with mint.ServiceClient(base_url=found.base_url, api_key=found.api_key) as service:
+            client: Any = service.create_sampling_client(model_path=path, base_model=model).result()
+            answers = _ask(client, prompt, raw, count, max_tokens, temperature, seed)
     for number, answer in enumerate(answers, start=1):
         if count > 1:
             click.secho(f"--- {number}", dim=True)
         click.echo(answer)
 
 
-def _client(checkpoint: str | None, model: str | None) -> "mint.SamplingClient":
-    """A sampling client, or an error within seconds if the server or the path is wrong."""
+def _preflight(checkpoint: str | None) -> "tuple[Connection, str | None]":
+    """The server and the path to sample from; what is wrong with either is said within seconds."""
     from mint.client import settings
     from mint.client.connect import check, connect
     from mint.core.checkpoints import CheckpointRef
@@ -62,12 +67,7 @@ def _client(checkpoint: str | None, model: str | None) -> "mint.SamplingClient":
     path = str(CheckpointRef.parse(checkpoint)) if checkpoint else None
     found = connect(settings.read())
     check(found)
-
-    import mint
-
-    service = mint.ServiceClient(base_url=found.base_url, api_key=found.api_key)
-    client: Any = service.create_sampling_client(model_path=path, base_model=model).result()
-    return client
+    return found, path
 
 
 def _ask(

@@ -8,6 +8,7 @@ names, once it has answered. A record whose process is gone, or that nobody answ
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,8 @@ QUIET_S = 2.0
 """Starts quicker than this need no progress line."""
 
 Say = Callable[[str], None]
+
+_STAMP = re.compile(r"\d\d:\d\d:\d\d\s+[A-Z]+\s+\w+:\s+")
 
 _children: list[subprocess.Popen[bytes]] = []
 """Servers this process started. Polled, or a dead one would stay a zombie that looks alive."""
@@ -198,6 +201,7 @@ def _start(
     if serve is None:
         _check_installed()
         serve = SERVE
+    _wait_for_last_one(data / "server.lock")
     log = data / "server.log"
     if log.exists():
         log.replace(data / "server.log.1")  # the last run's end may tell why there is a next one
@@ -216,6 +220,12 @@ def _start(
     except ServerFaultError:
         _dismiss(process.pid)
         raise
+
+
+def _wait_for_last_one(server_lock: Path) -> None:
+    """Wait out a server that has taken its record away and is about to let go of its folder."""
+    with contextlib.suppress(Timeout), FileLock(server_lock, timeout=CLOSING_GRACE_S):
+        pass
 
 
 def _arguments(settings: EmbeddedSettings, data: Path) -> list[str]:
@@ -279,7 +289,8 @@ def _lines(log: Path) -> list[str]:
 
 
 def _last_line(log: Path) -> str:
-    return (_lines(log) or ["…"])[-1].strip()[:120]
+    """What the server did last, without the time and level that its log puts before it."""
+    return _STAMP.sub("", (_lines(log) or [""])[-1].strip())[:120]
 
 
 def _tail(log: Path) -> str:

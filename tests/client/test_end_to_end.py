@@ -1,0 +1,164 @@
+"""The embedded server as users meet it: the real one, with a tiny model, from several processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mint.client import embedded
+from mint.testing import tiny_model
+
+IDLE_S = 20
+"""Above a slow start: the server counts it as idle time."""
+
+SCRIPT = """
+import sys
+import mint
+from mint import types
+
+letter = sys.argv[1]
+service = mint.ServiceClient()
+client = service.create_lora_training_client("tiny", rank=8).result()
+tokenizer = client.get_tokenizer()
+tokens = tokenizer.encode("say: " + 8 * letter)
+start = len(tokenizer.encode("say: "))
+datum = types.Datum(
+    model_input=types.ModelInput.from_ints(tokens[:-1]),
+    loss_fn_inputs={
+        "target_tokens": tokens[1:],
+        "weights": [0.0] * (start - 1) + [1.0] * (len(tokens) - start),
+    },
+)
+losses = []
+for _ in range(12):
+    computed = client.forward_backward([datum], "cross_entropy")
+    stepped = client.optim_step(types.AdamParams(learning_rate=2e-2))
+    losses.append(computed.result().metrics["loss:sum"])
+    stepped.result()
+sampler = client.save_weights_and_get_sampling_client().result()
+prompt = types.ModelInput.from_ints(tokens[:start])
+answer = sampler.sample(prompt, 1, types.SamplingParams(max_tokens=4, temperature=0)).result()
+path = client.save_weights_for_sampler("end").result().path
+print(f"RESULT|{tokenizer.decode(answer.sequences[0].tokens)}|{losses[0]}|{losses[-1]}|{path}")
+service.close("success").result()
+"""
+
+
+@dataclass(frozen=True)
+class Trained:
+    said: str
+    first_loss: float
+    last_loss: float
+    path: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Home:
+    folder: Path
+    env: dict[str, str]
+
+    def start(self, *command: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, *command],
+            env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    folder = tmp_path_factory.mktemp("home")
+    model = tiny_model(tmp_path_factory.mktemp("models"))
+    env = {name: value for name, value in os.environ.items() if name.partition("_")[0] != "MINT"}
+    env |= {
+        "MINT_HOME": str(folder),
+        "MINT_EMBEDDED_MODEL": model.spec,
+        "MINT_EMBEDDED_IDLE_S": str(IDLE_S),
+        "OMP_NUM_THREADS": "1",
+    }
+    yield Home(folder, env)
+    server = embedded.recorded(folder)
+    if server is not None and embedded._alive(server.pid):
+        os.kill(server.pid, signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def trained(home: Home) -> dict[str, Trained]:
+    """Two scripts, started at once, each teaching an adapter its own letter."""
+    running = {letter: home.start("-c", SCRIPT, letter) for letter in "AB"}
+    results = {}
+    for letter, process in running.items():
+        out, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        said, first, last, path = out.rpartition("RESULT|")[2].strip().split("|")
+        results[letter] = Trained(said, float(first), float(last), path, err)
+    return results
+
+
+def test_two_scripts_at_once_train_their_own_adapters_on_one_server(trained: dict[str, Trained]):
+    assert {letter: result.said for letter, result in trained.items()} == {"A": "AAAA", "B": "BBBB"}
+    assert all(result.last_loss < result.first_loss / 10 for result in trained.values())
+    assert trained["A"].path != trained["B"].path
+
+    lines = [
+        [line for line in result.stderr.splitlines() if line.startswith("mint: local server at")]
+        for result in trained.values()
+    ]
+    assert lines[0] == lines[1]  # the same address
+    assert len(lines[0]) == 1  # said once
+
+
+def test_the_server_leaves_when_its_clients_are_gone_and_the_checkpoints_stay(
+    home: Home, trained: dict[str, Trained]
+):
+    deadline = time.monotonic() + 60
+    while (home.folder / "data" / "server.json").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+    asked = home.start(
+        "-m", "mint.cli.main", "sample", "--checkpoint", trained["B"].path,
+        "--temperature", "0", "--max-tokens", "4", "say: ",
+    )  # fmt: skip
+    out, err = asked.communicate(timeout=200)
+
+    assert asked.returncode == 0, err
+    assert out.strip() == "BBBB"
+
+
+def test_the_key_and_the_record_are_for_their_owner_only(home: Home, trained: dict[str, Trained]):
+    data = home.folder / "data"
+    assert oct((data / "key").stat().st_mode & 0o777) == "0o600"
+    assert oct(data.stat().st_mode & 0o777) == "0o700"
+
+
+def test_a_model_that_cannot_be_had_is_one_line_and_exit_code_1(home: Home):
+    asked = home.start("-m", "mint.cli.main", "sample", "--model", "no-such-model", "hello")
+    out, err = asked.communicate(timeout=200)
+    assert (asked.returncode, out) == (1, "")
+    complaint = [line for line in err.splitlines() if line.startswith("Error:")]
+    assert len(complaint) == 1
+    assert "no-such-model" in complaint[0]
+    assert "Traceback" not in err
+
+
+def test_a_record_left_by_a_killed_server_does_not_keep_the_next_client_away(home: Home):
+    first = home.start("-c", "import mint; mint.ServiceClient()")
+    assert first.wait(timeout=200) == 0
+    record = json.loads((home.folder / "data" / "server.json").read_text())
+    os.kill(record["pid"], signal.SIGKILL)
+
+    second = home.start(
+        "-c", "import mint; print(mint.RestClient().get_server_capabilities().result())"
+    )
+    out, err = second.communicate(timeout=200)
+
+    assert second.returncode == 0, err
+    assert "tiny" in out
