@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 from filelock import FileLock, Timeout
 
 from mint.core.errors import ConfigError, ServerFaultError
@@ -105,29 +106,28 @@ class _Server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._leave, f"signal {number.name}")
         await self._link.start()
-        watchers = [asyncio.create_task(self._open())]
-        if self._settings.exit_when_idle_s is not None:
-            idle = leave_when_idle(
-                app, self._store, self._settings.exit_when_idle_s, partial(self._leave, "idle")
-            )
-            watchers.append(asyncio.create_task(idle))
+        opening = asyncio.create_task(self._open(app))
         try:
             await self._http.serve(sockets=[self._listening])
         finally:
-            for watcher in watchers:
-                watcher.cancel()
+            opening.cancel()
             await self._link.close()
         if self._link.health().state is EnginePhase.DOWN and not self._announced:
             raise ServerFaultError(self._link.health().detail)
 
-    async def _open(self) -> None:
-        """Tell that the server is there, once it accepts requests and knows its models."""
+    async def _open(self, app: FastAPI) -> None:
+        """Tell that the server is there, once it accepts requests and knows its models; from then
+        on, watch whether anybody needs it."""
         health = await self._link.settled()
         if health.state is EnginePhase.DOWN:
             self._leave("the engine process did not start")
             return
         await self._http.accepting.wait()
         self._announce(health)
+        if self._settings.exit_when_idle_s is not None:
+            await leave_when_idle(
+                app, self._store, self._settings.exit_when_idle_s, partial(self._leave, "idle")
+            )
 
     def _announce(self, health: EngineHealth) -> None:
         host, port = self._listening.getsockname()[:2]

@@ -81,6 +81,7 @@ def test_a_secret_that_somebody_thought_up_is_refused(secret):
 def test_a_first_start_leaves_one_key_in_a_file_for_its_owner(store, tmp_path):
     file = local_key(store, tmp_path)
 
+    assert file is not None
     assert file == tmp_path / "key"
     assert file.stat().st_mode & 0o777 == 0o600
     assert Authenticator(store).principal(file.read_text()).owner == "local"

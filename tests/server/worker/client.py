@@ -82,7 +82,11 @@ class Client:
         return sampler_id, self.send(pin, sampler=sampler)
 
     def sample(
-        self, sampler_id: str = "base", weights: str | None = None, max_tokens: int | None = 2
+        self,
+        sampler_id: str = "base",
+        weights: str | None = None,
+        max_tokens: int = 2,
+        seed: int | None = None,
     ) -> OperationId:
         return self.send(
             Sample(
@@ -90,7 +94,7 @@ class Client:
                 base_model="tiny",
                 weights=weights,
                 prompt=ModelInput.from_ints([1]),
-                params=SamplingParams(max_tokens=max_tokens),
+                params=SamplingParams(max_tokens=max_tokens, seed=seed),
             )
         )
 

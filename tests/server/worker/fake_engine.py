@@ -1,9 +1,8 @@
 """An engine that computes nothing, for what is around engines: same inputs, same outputs.
 
-A Sample of `max_tokens` tokens takes so many steps; one without a length runs until cancelled.
+A Sample of `max_tokens` tokens takes so many steps; one with seed ENDLESS runs until cancelled.
 """
 
-import os
 import time
 from pathlib import Path
 
@@ -33,8 +32,7 @@ from mint.core.sampling import SampledSequence, StopReason
 from mint.engine.protocol import Capacity, Outcome, Work
 from mint.server.settings import ServerSettings
 
-STEP_S = "FAKE_STEP_S"
-"""Environment variable: how long a step takes, for tests that kill in the middle of one."""
+ENDLESS = 999
 
 
 def build(settings: ServerSettings) -> "FakeEngine":
@@ -63,7 +61,8 @@ class FakeEngine:
         self.most_inside = max(self.most_inside, len(self._work))
 
     def step(self) -> list[Outcome]:
-        time.sleep(float(os.environ.get(STEP_S, "0")))
+        if self._work:
+            time.sleep(0.001)  # an endless sample leaves the core to others
         outcomes = []
         for work in list(self._work):
             result = self._advance(work)
@@ -122,7 +121,7 @@ class FakeEngine:
         if work.operation_id in self._cancelled:
             return Failure("cancelled by the caller.", Fault.CANCELLED)
         drawn = self._drawn[work.operation_id] = self._drawn.get(work.operation_id, 0) + 1
-        if sample.params.max_tokens is None or drawn < sample.params.max_tokens:
+        if sample.params.seed == ENDLESS or drawn < (sample.params.max_tokens or 1):
             return None
         tokens = np.arange(drawn, dtype=np.int32)
         one = SampledSequence(tokens, np.full(drawn, -1.0, np.float32), StopReason.LENGTH)

@@ -8,7 +8,7 @@ from sqlalchemy import event
 from tests.server.rows import ANNE, BOB
 from tests.server.waiting import until
 from tests.server.worker.client import Client
-from tests.server.worker.fake_engine import FakeEngine
+from tests.server.worker.fake_engine import ENDLESS, FakeEngine
 
 from mint.core.errors import Fault
 from mint.core.ids import OperationId, SamplerId
@@ -237,7 +237,7 @@ def test_files_removed_by_hand_are_named(house):
 
 
 def test_a_running_sample_ends_when_it_is_cancelled(house):
-    sample = house.client.sample(max_tokens=None)
+    sample = house.client.sample(seed=ENDLESS)
     house.signals.wake()
     until(lambda: sample in house.engine.started)
     house.signals.cancel(sample)
@@ -300,7 +300,7 @@ def test_no_more_samples_are_inside_the_engine_than_allowed(tmp_path):
 
 
 def test_a_stop_leaves_the_queue_and_what_had_begun_in_the_store(house):
-    running = house.client.sample(max_tokens=None)
+    running = house.client.sample(seed=ENDLESS)
     house.signals.wake()
     until(lambda: running in house.engine.started)
     house.signals.stop()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from mint.server.channel.engine_file import read_address
-from mint.server.channel.spawn import CANNOT_START, spawn_engine
+from mint.server.channel.spawn import CANNOT_START, ENGINE_MODULE, spawn_engine
 from mint.server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -116,6 +116,10 @@ def _process(pid: int) -> psutil.Process | None:
     """The engine process of that number; numbers are reused, so its command line is looked at."""
     try:
         process = psutil.Process(pid)
-        return process if "mint.server.worker.main" in process.cmdline() else None
+        return process if _is_engine(process) else None
     except psutil.Error:
         return None
+
+
+def _is_engine(process: psutil.Process) -> bool:
+    return ENGINE_MODULE in process.cmdline()

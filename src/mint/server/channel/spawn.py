@@ -10,6 +10,9 @@ from mint.server.settings import ServerSettings
 CANNOT_START = 78
 """Exit status for "not with these settings" (EX_CONFIG): trying again would change nothing."""
 
+ENGINE_MODULE = "mint.server.worker.main"
+"""Run by name, not imported: what the engine process needs stays out of this one."""
+
 _STDERR = 2
 
 
@@ -20,7 +23,7 @@ def spawn_engine(settings: ServerSettings) -> subprocess.Popen[bytes]:
     the engine to stop, and an API process that dies does not take it along.
     """
     return subprocess.Popen(
-        [sys.executable, "-m", "mint.server.worker.main", settings.to_json()],
+        [sys.executable, "-m", ENGINE_MODULE, settings.to_json()],
         stdin=subprocess.DEVNULL,
         stdout=_STDERR,
         env=engine_environment(settings),

@@ -1,0 +1,135 @@
+"""The real app over loopback, with a real store and a link whose engine the test plays."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from tests.server.still_link import StillLink
+
+from mint.core.ids import OperationId, Owner
+from mint.core.models import ServedModel
+from mint.core.operations import Failure, Result
+from mint.server.app import create_app
+from mint.server.auth.keys import hash_secret, hint, new_secret
+from mint.server.http import futures
+from mint.server.settings import ServerSettings
+from mint.server.store.store import Store
+from mint.wire import payloads
+
+MODEL = "tiny"
+ANNE = Owner("anne")
+
+
+@dataclass
+class House:
+    """The app as it runs, and what stands behind it."""
+
+    app: FastAPI
+    store: Store
+    link: StillLink
+    data: Path
+    url: str
+    key: str
+    http: httpx.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.http = self.client(self.key)
+
+    def client(self, key: str) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={"X-API-Key": key}, timeout=30)
+
+    def new_key(self, owner: str) -> str:
+        secret = new_secret()
+        self.store.create_key(Owner(owner), owner, hash_secret(secret), hint(secret), False)
+        return secret
+
+    def post(self, path: str, http: httpx.Client | None = None, /, **body: Any) -> httpx.Response:
+        return (http or self.http).post(f"/api/v1/{path}", json=body)
+
+    def poll(self, request_id: str, **headers: str) -> httpx.Response:
+        return self.http.post(
+            "/api/v1/retrieve_future", json={"request_id": request_id}, headers=headers
+        )
+
+    def end(self, request_id: str, result: Result | Failure) -> None:
+        """Play the engine process: end an operation."""
+        operation_id = OperationId(request_id)
+        if isinstance(result, Failure):
+            self.store.finish(operation_id, None, result)
+        else:
+            self.store.finish(operation_id, payloads.encode_result(result))
+        self.link.announce_from_thread(operation_id)
+
+    # --------------------------------------------------- what most tests need
+
+    def session(self) -> str:
+        return self.post("create_session", sdk_version="0.38.0").json()["session_id"]
+
+    def model(self, session: str | None = None, seq: int = 0) -> str:
+        """A model whose creation is still queued."""
+        session = session or self.session()
+        answer = self.post(
+            "create_model", session_id=session, model_seq_id=seq, base_model=MODEL
+        ).json()
+        return answer["model_id"]
+
+    def sampler(self, session: str | None = None) -> str:
+        return self.post(
+            "create_sampling_session",
+            session_id=session or self.session(),
+            sampling_session_seq_id=0,
+            base_model=MODEL,
+        ).json()["sampling_session_id"]
+
+    def sample(self, sampler: str, seq: int = 0, **fields: Any) -> httpx.Response:
+        prompt = {"chunks": [{"tokens": [1, 2, 3], "type": "encoded_text"}]}
+        given = {"sampling_params": {"max_tokens": 4}, "prompt": prompt, **fields}
+        return self.post("asample", sampling_session_id=sampler, seq_id=seq, **given)
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    # Polls of unfinished work answer soon; woken ones answer at once whatever this is.
+    monkeypatch.setattr(futures, "HOLD_S", 0.2)
+    data = tmp_path / "data"
+    tokenizer = tmp_path / "tokenizer"
+    data.mkdir()
+    tokenizer.mkdir()
+    (tokenizer / "tokenizer.json").write_text('{"model": {}}')
+    (tokenizer / "model.safetensors").write_text("weights are not handed out")
+    settings = ServerSettings(data=data, models=(MODEL,), max_pending_samples=3)
+    store = Store(settings.database)
+    store.set_served([_served(tokenizer)])
+    link = StillLink()
+    app = create_app(settings, store, link)  # type: ignore[arg-type]
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+    port = server.servers[0].sockets[0].getsockname()[1]
+    secret = new_secret()
+    store.create_key(ANNE, "test", hash_secret(secret), hint(secret), False)
+    yield House(app, store, link, data, f"http://127.0.0.1:{port}", secret)
+    server.should_exit = True
+    thread.join()
+    store.close()
+
+
+def _served(folder: Path) -> ServedModel:
+    return ServedModel(
+        name=MODEL,
+        architecture="llama",
+        vocab_size=100,
+        max_context=16,
+        parameters=1000,
+        dtype="float32",
+        device="cpu",
+        tokenizer_folder=str(folder),
+    )
