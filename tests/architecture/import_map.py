@@ -74,7 +74,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
         "mint.core", "mint.server.settings", "mint.server.logs", "mint.server.presence",
         "mint.server.idle", "mint.server.auth", "mint.server.auth.local", "mint.server.store",
         "mint.server.channel", "mint.server.app", "mint.server.worker", "mint.server.worker.main",
-        "uvicorn", "filelock",
+        "uvicorn", "fastapi", "filelock",
     },
     # `keys` works on a data folder whose server need not run
     "mint.cli": {

@@ -1,7 +1,5 @@
-"""Our additions to upstream's names: errors, settings, and the embedded server."""
+"""Our additions to upstream's names: errors and settings."""
 
-from mint.client.embedded import LocalServer as LocalServer
-from mint.client.embedded import join_or_start as join_or_start
 from mint.client.settings import ClientSettings as ClientSettings
 from mint.client.settings import EmbeddedSettings as EmbeddedSettings
 from mint.core.errors import ConfigError as ConfigError
