@@ -11,14 +11,18 @@ class StillLink:
     """Fulfils mint.server.service.link.Link. `on_wake` runs at each wake, in the event loop."""
 
     def __init__(self) -> None:
+        self.reset()
+        self._ended: set[OperationId] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news: list[asyncio.Event] = []
+
+    def reset(self) -> None:
+        """Up and idle, and never spoken to."""
         self.woken = 0
         self.cancelled: list[OperationId] = []
         self.state = EnginePhase.UP
         self.detail = "idle"
         self.on_wake: Callable[[], None] = lambda: None
-        self._ended: set[OperationId] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._news: list[asyncio.Event] = []
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -39,7 +39,7 @@ from mint.server.settings import ServerSettings
 from mint.server.store.database import utcnow
 from mint.server.store.store import Store
 
-_ROUTERS = (
+ROUTERS = (
     client.router,
     sessions.router,
     models.router,
@@ -105,7 +105,7 @@ def create_app(settings: ServerSettings, store: Store, link: EngineLink) -> Fast
     app.state.last_request_at = time.monotonic()
     app.add_middleware(NoteRequests, note=app)
     errors.install(app)
-    for router in _ROUTERS:
+    for router in ROUTERS:
         app.include_router(router)
     return app
 

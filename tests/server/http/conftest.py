@@ -1,6 +1,8 @@
 """The real app over loopback, with a real store and a link whose engine the test plays."""
 
+import itertools
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 from tests.server.still_link import StillLink
 
+from mint.core.errors import Fault
 from mint.core.ids import OperationId, Owner
 from mint.core.models import ServedModel
 from mint.core.operations import Failure, Result
@@ -23,7 +26,7 @@ from mint.server.store.store import Store
 from mint.wire import payloads
 
 MODEL = "tiny"
-ANNE = Owner("anne")
+_COUNT = itertools.count()
 
 
 @dataclass
@@ -35,10 +38,12 @@ class House:
     link: StillLink
     data: Path
     url: str
-    key: str
+    owner: Owner
+    key: str = field(init=False)
     http: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
+        self.key = self.new_key(self.owner)
         self.http = self.client(self.key)
 
     def client(self, key: str) -> httpx.Client:
@@ -93,12 +98,21 @@ class House:
         return self.post("asample", sampling_session_id=sampler, seq_id=seq, **given)
 
 
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    # Polls of unfinished work answer soon; woken ones answer at once whatever this is.
-    monkeypatch.setattr(futures, "HOLD_S", 0.2)
-    data = tmp_path / "data"
-    tokenizer = tmp_path / "tokenizer"
+@dataclass
+class Running:
+    """The app of this test run, shared by all tests."""
+
+    app: FastAPI
+    store: Store
+    link: StillLink
+    data: Path
+    url: str
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("http")
+    data, tokenizer = folder / "data", folder / "tokenizer"
     data.mkdir()
     tokenizer.mkdir()
     (tokenizer / "tokenizer.json").write_text('{"model": {}}')
@@ -113,13 +127,27 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     thread.start()
     while not server.started:
         assert thread.is_alive()
+        time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
-    secret = new_secret()
-    store.create_key(ANNE, "test", hash_secret(secret), hint(secret), False)
-    yield House(app, store, link, data, f"http://127.0.0.1:{port}", secret)
+    yield Running(app, store, link, data, f"http://127.0.0.1:{port}")
     server.should_exit = True
     thread.join()
     store.close()
+
+
+@pytest.fixture
+def house(running: Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    """The app with an empty queue and an owner of this test's own."""
+    # Polls of unfinished work answer soon; woken ones answer at once whatever this is.
+    monkeypatch.setattr(futures, "HOLD_S", 0.2)
+    running.link.reset()
+    owner = Owner(f"anne-{next(_COUNT)}")
+    house = House(running.app, running.store, running.link, running.data, running.url, owner)
+    yield house
+    monkeypatch.undo()
+    house.http.close()
+    for row in [*running.store.pending(), *running.store.running()]:
+        running.store.finish(row.operation_id, None, Failure("the test is over", Fault.SERVER))
 
 
 def _served(folder: Path) -> ServedModel:

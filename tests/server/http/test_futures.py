@@ -223,7 +223,7 @@ def test_cancelling_ends_waiting_work_and_asks_for_the_end_of_running_work(house
 def test_checkpoints_and_runs_are_listed_with_what_clients_require(house: House):
     model = house.model()
     save = house.post("save_weights", model_id=model, path="a", seq_id=1).json()["request_id"]
-    row = house.store.model(house.store.list_keys()[0].owner, ModelId(model))
+    row = house.store.model(house.owner, ModelId(model))
     folder = house.data / "checkpoints" / "f"
     folder.mkdir(parents=True)
     checkpoint = NewCheckpoint(

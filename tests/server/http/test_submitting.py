@@ -1,7 +1,7 @@
 """Work that is accepted, once, with its mistakes told by its future."""
 
 import pytest
-from tests.server.http.conftest import ANNE, House
+from tests.server.http.conftest import House
 
 from mint.core.ids import OperationId
 from mint.core.operations import CreateModel, Sample
@@ -275,7 +275,7 @@ def test_an_internal_error_while_reading_work_is_its_failed_result(
 
     request = house.sample(sampler).json()["request_id"]
 
-    record = house.store.operation(ANNE, OperationId(request))
+    record = house.store.operation(house.owner, OperationId(request))
     assert record.status is OperationStatus.FAILED
     answer = house.poll(request).json()
     assert answer["category"] == "server"
