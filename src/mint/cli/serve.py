@@ -72,13 +72,13 @@ def serve(
 ) -> None:
     """Run a server on this machine: base models, training and sampling over HTTP.
 
-    Without --model any model that can be found by name is served on first use, as with
-    --on-demand.
+    Without --model a server that only this machine can reach offers any model that can be found
+    by name, as with --on-demand.
     """
     from mint.server.process import serve as run
-    from mint.server.settings import ServerSettings, default_data
+    from mint.server.settings import ServerSettings, default_data, is_loopback
 
-    told["on_demand"] = told["on_demand"] or not models
+    told["on_demand"] = told["on_demand"] or (not models and is_loopback(told["host"]))
     if max_sequences is not None:
         told["max_sequences"] = max_sequences
     if memory_limit_gib is not None:

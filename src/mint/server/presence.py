@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mint.core.models import ServedModel
 from mint.server.channel import EngineHealth
+from mint.server.channel.cores import usable_cores
 from mint.server.channel.engine_file import write_private
 from mint.server.settings import ServerSettings
 
@@ -38,12 +39,12 @@ def banner(
     names = ", ".join(model.name for model in served)
     on_demand = "others by name on first use" if settings.on_demand else ""
     where = sorted({f"{model.device}, {model.dtype}" for model in served})
-    compute = "; ".join(where) or f"{settings.device}, {settings.dtype}"
-    threads = f"{settings.threads} threads" if settings.threads else "all usable cores"
+    compute = "; ".join(where) or f"device {settings.device}, dtype {settings.dtype}"
+    threads = settings.threads or usable_cores()
     lines = [
         f"MinT is serving at {url}",
         f"  models   {'; '.join(part for part in (names, on_demand) if part)}",
-        f"  engine   {compute}, {threads} (process {health.pid})",
+        f"  engine   {compute}, {threads} CPU threads (process {health.pid})",
         f"  data     {settings.data}",
     ]
     if key_file is not None:

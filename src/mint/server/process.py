@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def serve(settings: ServerSettings) -> None:
         ServerFaultError: the engine process does not start.
     """
     set_up_logs(settings.log_format, "api")
+    _allow_many_connections()
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _only_server(settings.data):
         store = Store(settings.database)
@@ -159,6 +161,14 @@ class _Http(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Do nothing: uvicorn would raise a signal again when it is done, before we are."""
         yield
+
+
+def _allow_many_connections() -> None:
+    """Take all the open files we may have: each client that waits holds a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Some systems name a hard limit that they then refuse; the soft one stays.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 @contextmanager

@@ -22,6 +22,16 @@ def default_data() -> Path:
     return Path(os.environ.get("MINT_HOME") or "~/.mint").expanduser() / "data"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a port of that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False  # a name may resolve to anything
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """One server: the API process and its engine process."""
@@ -31,7 +41,7 @@ class ServerSettings:
     server at a time may use it."""
     host: str = "127.0.0.1"
     """Address to listen on. Loopback, because anyone who reaches the port may try keys; another
-    address is refused while there is no key that was made on purpose."""
+    address is refused while there is no key."""
     port: int = 8000
     """TCP port; 0 takes a free one, which `server.json` then tells."""
     models: tuple[str, ...] = ()
@@ -98,12 +108,7 @@ class ServerSettings:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the port."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False  # a name may resolve to anything
+        return is_loopback(self.host)
 
     def engine_fingerprint(self) -> str:
         """Equal for settings that mean the same engine process, over restarts of the API."""

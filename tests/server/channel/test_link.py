@@ -2,6 +2,8 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from mint.core.ids import OperationId
 from mint.server.channel import EngineLink, EnginePhase
 from mint.server.channel.cores import usable_cores
 from mint.server.channel.engine_file import engine_file, read_address
-from mint.server.channel.engine_process import Respawns
+from mint.server.channel.engine_process import Respawns, RunningEngine
 from mint.server.channel.listener import Listener
 from mint.server.channel.messages import Cancel, Ended, Message, Stop, Wake, decode, encode
 from mint.server.channel.spawn import engine_environment
@@ -180,6 +182,39 @@ def test_a_dead_engine_is_replaced_ever_later_and_then_no_more():
     assert [respawns.next_wait_s(float(now)) for now in range(4)] == [1, 2, 4, None]
 
 
+def test_an_engine_that_keeps_dying_is_given_up_and_everyone_is_told(tmp_path, monkeypatch):
+    spawned: list[subprocess.Popen[bytes]] = []
+
+    def spawn(_settings) -> subprocess.Popen[bytes]:
+        spawned.append(subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"]))
+        return spawned[-1]
+
+    monkeypatch.setattr("mint.server.channel.engine_process.spawn_engine", spawn)
+    lost: list[str] = []
+    down: list[str] = []
+
+    async def run() -> None:
+        link = EngineLink(
+            settings_of(tmp_path),
+            on_lost=lambda what: lost.append(what) or [OPERATION],
+            on_down=lambda what: down.append(what) or [OperationId(f"down {len(down)}")],
+            respawns=Respawns(most=1, first_wait_s=0.01),
+        )
+        await link.start()
+        assert await link.ended(OPERATION, timeout_s=30)
+        health = await link.settled()
+        assert health.state is EnginePhase.DOWN
+        assert "died too often" in health.detail
+        assert await link.ended(OperationId("down 1"), timeout_s=30)
+        link.wake()  # a submission that came later is told too
+        assert await link.ended(OperationId("down 2"), timeout_s=30)
+        await link.close()
+
+    asyncio.run(run())
+    assert len(spawned) == len(lost) == 2
+    assert all("exit status 3" in what for what in lost)
+
+
 def test_deaths_of_long_ago_are_forgiven():
     respawns = Respawns(most=1, within_s=600, first_wait_s=1)
 
@@ -220,8 +255,6 @@ def test_an_api_process_that_does_not_read_does_not_hold_the_engine_up(side, tmp
 
 def test_a_signal_means_the_process_of_the_file_only(tmp_path):
     """The number in a file left behind may belong to a stranger by now."""
-    from mint.server.channel.engine_process import RunningEngine
-
     stranger = RunningEngine(os.getpid(), None)
     assert stranger.gone()
     stranger.signal(signal.SIGTERM)  # would end this test run

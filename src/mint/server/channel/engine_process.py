@@ -76,13 +76,14 @@ class RunningEngine:
             os.kill(self.pid, number)
 
     async def wait_gone(self, grace_s: float) -> None:
-        """Wait for its end; after the grace, make it end."""
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            if await self._gone_within(grace_s):
-                return
-            _log.warning("the engine process does not leave; sending signal %d", number)
-            self.signal(number)
-        await self._gone_within(grace_s)
+        """Wait for the end it was asked for; after the grace, make it end.
+
+        What it had begun then counts as lost, as after a crash; what waits stays in the queue.
+        """
+        if not await self._gone_within(grace_s):
+            _log.warning("the engine process does not leave within %.0f s; killing it", grace_s)
+            self.signal(signal.SIGKILL)
+            await self._gone_within(_EXIT_NOTICE_S)
 
     @property
     def refused(self) -> bool:

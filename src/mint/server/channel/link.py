@@ -206,7 +206,9 @@ class EngineLink:
                 _log.warning("unexpected message from the engine process: %s", message)
 
     def _set_health(self, state: EnginePhase, detail: str, capacity: dict | None = None) -> None:
-        if (state, detail) != (self._health.state, self._health.detail):
+        if state is not self._health.state or (
+            state is EnginePhase.STARTING and detail != self._health.detail
+        ):
             _log.info("engine %s: %s", state.value, detail)
         pid = self._engine.pid if self._engine is not None and not self._engine.gone() else None
         self._health = EngineHealth(state=state, detail=detail, pid=pid, capacity=capacity)

@@ -135,6 +135,7 @@ class Listener:
             _log.warning("the connection to the API process broke: %s", error)
         with self._lock:
             if self._connection is connection:
+                _log.warning("the API process went away; what is queued is finished without it")
                 self._drop()
             connection.close()
 
