@@ -281,3 +281,13 @@ def test_an_internal_error_while_reading_work_is_its_failed_result(
     assert answer["category"] == "server"
     assert "incident" in answer["error"]
     assert "boom" not in answer["error"]
+
+
+def test_finishing_a_session_again_queues_nothing_again(house: House):
+    session = house.session()
+    house.model(session)
+
+    for _ in range(2):
+        house.post(f"sessions/{session}/finish", reason={"type": "success"})
+
+    assert queued(house) == ["CreateModel", "UnloadModel"]

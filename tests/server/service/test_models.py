@@ -40,7 +40,7 @@ def test_a_served_model_is_found_without_asking_the_engine(store: Store, link: S
 def test_an_unserved_model_is_refused_with_the_served_ones(store: Store, link: StillLink):
     store.set_served([a_served("a"), a_served("b")])
 
-    with pytest.raises(UnknownModelError, match="'c' is not served here. Available: a, b"):
+    with pytest.raises(UnknownModelError, match=r"'c' is not served here\. Available: a, b"):
         asyncio.run(a_catalog(store, link, on_demand=False).find(ANNE, "c"))
 
 

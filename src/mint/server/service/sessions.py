@@ -109,8 +109,8 @@ def _unload(model: Model) -> NewOperation:
         owner=model.owner,
         kind=UnloadModel.__name__,
         payload=payloads.encode(operation),
-        scope=model.model_id,
-        seq_id=None,
+        scope=f"{model.model_id}/end",
+        seq_id=0,  # finishing a session again queues nothing again
         model_id=model.model_id,
     )
 
@@ -121,7 +121,7 @@ def _release(sampler: Sampler) -> NewOperation:
         owner=sampler.owner,
         kind=ReleaseSampler.__name__,
         payload=payloads.encode(operation),
-        scope=sampler.sampler_id,
-        seq_id=None,
+        scope=f"{sampler.sampler_id}/end",
+        seq_id=0,
         sampler_id=sampler.sampler_id,
     )
