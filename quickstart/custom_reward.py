@@ -193,9 +193,10 @@ def create_training_client(settings: Settings) -> mint.TrainingClient:
     """
     service = mint.ServiceClient()
     try:
-        return service.create_lora_training_client(
+        client: Any = service.create_lora_training_client(
             base_model=settings.base_model, rank=settings.lora_rank, seed=settings.seed
         ).result()
+        return client
     except mint.TinkerError as error:
         offered = mint.RestClient().get_server_capabilities().result().supported_models
         names = ", ".join(model.model_name or "?" for model in offered) or "nothing"
@@ -290,7 +291,7 @@ def train(client: mint.TrainingClient, settings: Settings, loss_config: dict | N
     curve = []
     for step in range(1, settings.steps + 1):
         started = time.monotonic()
-        sampler = client.save_weights_and_get_sampling_client().result()
+        sampler: Any = client.save_weights_and_get_sampling_client().result()
         tasks = [make_task(rng) for _ in range(settings.batch)]
         groups = sample_groups(sampler, tokenizer, tasks, step, settings)
         sampled = time.monotonic()
