@@ -176,7 +176,7 @@ class Decoding:
                 f"the prompt has {prompt} tokens and the model's context holds {context}, prompt "
                 f"and continuation together. Send at most {context - 1} prompt tokens."
             )
-        room = context - prompt
+        room = context - prompt  # max_tokens beyond the context ends there, as LENGTH
         room = max(1, min(room, held - prompt + 1)) if asked is None else min(room, asked)
         # The last token is never fed back, so it needs no keys and values.
         if prompt + room - 1 > held:
@@ -203,12 +203,12 @@ class Decoding:
             self._end(request, Failure(message, fault))
 
     def _guarded(self, compute: Callable[[], None], users: Iterable[Request]) -> None:
-        """The boundary where what a slice throws (memory, mostly) becomes the outcome of the
-        requests that took part in it; the others go on."""
+        """The boundary where whatever a slice throws (out of memory, mostly) becomes the outcome of
+        the requests that took part in it; the others go on."""
         users = list(users)
         try:
             compute()
-        except (RuntimeError, MemoryError) as error:
+        except Exception as error:
             log.exception("a sampling slice failed; %d sequences were in it", len(users))
             for request in users:
                 self._fail(
@@ -298,6 +298,9 @@ class Decoding:
     def _draw(self, hidden_BE: Tensor, rows: list[Sequence]) -> None:
         """Draw the next token of every row; those that end with it leave."""
         step = max(1, LOGITS_AT_ONCE // self._decoder.vocab_size)
+        device = self._decoder.device
+        if device.type == "mps":
+            device = torch.device("cpu")  # MPS has no float64, which drawing needs
         for at in range(0, len(rows), step):
             some = rows[at : at + step]
             logits_BV = self._decoder.logits(
@@ -307,11 +310,9 @@ class Decoding:
                 np.array([s.stream for s in some], dtype=np.uint64),
                 np.array([len(s.tokens) for s in some], dtype=np.uint64),
             )
-            draws = Draws.of(
-                [s.request.sample.params for s in some], numbers_B, self._decoder.device
-            )
+            draws = Draws.of([s.request.sample.params for s in some], numbers_B, device)
             best = max(s.request.sample.topk_sample_logprobs for s in some)
-            self._take(draw(logits_BV, draws, best), some)
+            self._take(draw(logits_BV.to(device), draws, best), some)
 
     def _take(self, drawn: Drawn, rows: list[Sequence]) -> None:
         tokens, logprobs = drawn.tokens_N.tolist(), drawn.logprobs_N.tolist()

@@ -179,8 +179,8 @@ class DecodePlan:
 
     def _write(self, layer: int, k_BKD: Tensor, v_BKD: Tensor) -> None:
         for part, (slots, ends) in zip(self._suffixes.parts, self._ends, strict=True):
-            part.shelf.k_LNKSD[layer][slots, :, ends] = k_BKD[part.rows]
-            part.shelf.v_LNKSD[layer][slots, :, ends] = v_BKD[part.rows]
+            part.shelf.k_LNKSD[layer][slots, :, ends] = k_BKD.index_select(0, part.rows)
+            part.shelf.v_LNKSD[layer][slots, :, ends] = v_BKD.index_select(0, part.rows)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,8 @@ class PromptScores:
 
     def _score(self, logits_NV: Tensor, first: int) -> None:
         """`logits_NV` are those for prompt tokens `first`, ..."""
-        logits_NV /= self._temperature
+        if self._temperature != 1:
+            logits_NV /= self._temperature
         total_N1 = logits_NV.logsumexp(-1, keepdim=True)
         tokens = slice(first, first + len(logits_NV))
         if self._wants_logprobs:

@@ -21,6 +21,10 @@ from mint.core.errors import Fault
 from mint.core.ids import OperationId
 from mint.core.operations import Failure, SampleResult
 from mint.core.sampling import StopReason
+from mint.torch_engine import attention
+from mint.torch_engine.decoder import Decoder
+from mint.torch_engine.models.files import ModelFiles
+from mint.torch_engine.models.loader import load_module
 from mint.torch_engine.models.tiny import Family
 
 SHAPES: list[tuple[Family, dict[str, int | bool]]] = [
@@ -373,3 +377,22 @@ def test_joining_and_leaving_at_every_step_changes_nothing(tiny: Tiny):
     for i, sample in enumerate(requests):
         alone = sample_one(tiny, sample, adapters[i % 2])
         assert tokens_of(ended[str(i)]) == tokens_of(alone)
+
+
+def test_bfloat16_weights_give_bfloat16_logprobs_of_the_same_text(tiny: Tiny):
+    """Looser by nature: bf16 has 8 bits, and no two ways of computing agree closer."""
+    files = ModelFiles("tiny", tiny.folder, "folder")
+    module = load_module(files, dtype="bfloat16", device="cpu", attention=attention.ATTENTION)
+    half = Tiny(tiny.folder, Decoder(module), tiny.plain)
+    prompt = random_tokens(np.random.default_rng(14), 20)[0]
+
+    (sequence,) = sample_one(
+        half, request(prompt, seed=1, max_tokens=40, stop=NO_STOP), random_adapter(tiny.decoder)
+    ).sequences
+
+    whole = [*prompt.tolist(), *sequence.tokens.tolist()]
+    logp_TV = reference_logits(tiny, whole, random_adapter(tiny.decoder)).log_softmax(-1)
+    expected = logp_TV[len(prompt) - 1 : -1].gather(
+        1, torch.tensor(sequence.tokens.astype(np.int64))[:, None]
+    )
+    assert np.abs(sequence.logprobs - expected[:, 0].numpy()).mean() < 0.1
