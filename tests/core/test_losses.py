@@ -9,7 +9,8 @@ from mint.core.losses import LOSSES, REFUSED, check, resolve
 from mint.core.model_input import ModelInput, OtherChunk
 
 
-def datum(length=4, **tensors) -> Datum:
+def datum(**tensors: np.ndarray | None) -> Datum:
+    length = 4
     inputs = {
         "target_tokens": np.arange(length),
         "logprobs": np.full(length, -1.0, np.float32),
@@ -70,8 +71,8 @@ def test_soft_targets_need_a_weight_for_each():
     targets = np.zeros((4, 3), np.int64)
     with pytest.raises(LossInputError, match=r"weights.*missing"):
         check(datum(target_tokens=targets), resolve("cross_entropy"), 0)
+    weights = np.ones(4, np.float32)
     with pytest.raises(LossInputError, match="one weight per target"):
-        weights = np.ones(4, np.float32)
         check(datum(target_tokens=targets, weights=weights), resolve("cross_entropy"), 0)
     weights = np.ones((4, 3), np.float32)
     check(datum(target_tokens=targets, weights=weights), resolve("cross_entropy"), 0)
