@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import tinker
 from tests.protocol.serving import MODEL, RunningServer
 from tinker import types
+
+from mint.wire.versions import MAX_CHUNK_DATUMS
 
 PROMPT = [72, 101, 108, 108, 111]
 
@@ -312,3 +315,48 @@ def test_policy_losses_train_on_sampled_tokens(training: tinker.TrainingClient):
     scored = output.loss_fn_outputs[0]["logprobs"].to_numpy()[before:]
     assert scored == pytest.approx(logprobs, abs=1e-3)
     assert math.isfinite(output.metrics["loss:sum"])
+
+
+def test_a_training_checkpoint_can_be_sampled_from(
+    client: tinker.ServiceClient, training: tinker.TrainingClient
+):
+    learn(training, [*PROMPT, 33, 34], steps=10)
+    path = training.save_state("sampled").result().path
+    prompt = types.ModelInput.from_ints(PROMPT)
+
+    live = training.save_weights_and_get_sampling_client().result().compute_logprobs(prompt)
+    saved = client.create_sampling_client(model_path=path).result().compute_logprobs(prompt)
+
+    assert saved.result()[1:] == pytest.approx(live.result()[1:], abs=1e-4)
+
+
+def test_a_batch_beyond_one_request_gives_the_sum_over_its_requests(
+    training: tinker.TrainingClient,
+):
+    data = [datum([i % 50, (i + 1) % 50]) for i in range(MAX_CHUNK_DATUMS + 10)]
+
+    output = training.forward(data, "cross_entropy").result()
+
+    logprobs = [float(out["logprobs"].to_numpy()[0]) for out in output.loss_fn_outputs]
+    assert len(logprobs) == len(data)
+    assert output.metrics["loss:sum"] == pytest.approx(-sum(logprobs), rel=1e-4)
+    assert logprobs[:50] == pytest.approx(logprobs[50:100], abs=1e-4)
+
+
+def test_two_scripts_at_once_train_as_if_each_were_alone(server: RunningServer):
+    texts = ([3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8])
+
+    def script(text: list[int]) -> list[float]:
+        service = tinker.ServiceClient(base_url=server.url, api_key=f"tml-{server.key}")
+        training = service.create_lora_training_client(base_model=MODEL, rank=4, seed=1).result()
+        losses = learn(training, text, steps=5)
+        service.close("success").result()
+        return losses
+
+    alone = [script(text) for text in texts]
+    with ThreadPoolExecutor() as threads:
+        together = list(threads.map(script, texts))
+
+    assert together[0] == pytest.approx(alone[0], rel=1e-4)
+    assert together[1] == pytest.approx(alone[1], rel=1e-4)
+    assert alone[0] != pytest.approx(alone[1], rel=1e-2)

@@ -26,6 +26,9 @@ MAX_BODY_BYTES = 256 << 20
 """Largest request body, as sent and as unpacked: four times what we let a client put into one
 request, since a single datum above that is sent alone."""
 
+_READ_AT_ONCE_BYTES = 64 << 10
+"""JSON below this is read in the event loop: handing it to a thread would take longer."""
+
 BodyT = TypeVar("BodyT", bound=json_models.Body)
 
 
@@ -125,6 +128,8 @@ async def read(request: Request, model: type[BodyT]) -> BodyT:
         BodyError: it is no JSON, or a field is missing or of the wrong type; names the field.
     """
     body = await read_body(request)
+    if len(body) < _READ_AT_ONCE_BYTES:
+        return parse(model, body)
     return await asyncio.to_thread(parse, model, body)
 
 
