@@ -43,6 +43,8 @@ class StubService:
     files: dict[str, bytes] = field(default_factory=dict)
     announced: list[dict[str, Any]] | None = None
     """What the tokenizer route lists, when that is not the truth about `files`."""
+    refuses_with: int | None = None
+    """Answer everything with this status."""
 
     def bodies(self, ending: str) -> list[Any]:
         return [asked.body for asked in self.asked if asked.path.endswith(ending)]
@@ -52,6 +54,8 @@ class StubService:
 
     def answer(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
         """Status and body (JSON, or bytes) for a path below /api/v1/."""
+        if self.refuses_with is not None:
+            return self.refuses_with, {"detail": "no"}
         if path.startswith("mint/"):
             return self._ours(path.removeprefix("mint/"), query) if self.ours else (404, {})
         if path.startswith("samplers/"):

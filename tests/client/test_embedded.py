@@ -161,8 +161,3 @@ def test_the_local_servers_own_url_needs_no_key(home: Path):
     server = embedded.join_or_start(EmbeddedSettings(home=home), serve=serve("ok"))
     config = settings.read({"MINT_HOME": str(home), "MINT_BASE_URL": server.url})
     assert connect.connect(config).api_key == "tml-sk-local"
-
-
-def test_a_check_of_a_server_that_is_not_there_fails_at_once_and_names_it():
-    with pytest.raises(ServerFaultError, match=r"http://127\.0\.0\.1:9"):
-        connect.check(connect.Connection("http://127.0.0.1:9", "tml-sk-x"))

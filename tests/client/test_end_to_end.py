@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ import pytest
 from mint.client import embedded
 from mint.testing import tiny_model
 
-IDLE_S = 20
-"""Above a slow start: the server counts it as idle time."""
+IDLE_S = 12
+"""Just above the 10 s between a client's heartbeats, or a script that only computes would lose its
+server."""
 
 SCRIPT = """
 import sys
@@ -65,10 +67,10 @@ class Home:
     folder: Path
     env: dict[str, str]
 
-    def start(self, *command: str) -> "subprocess.Popen[str]":
+    def start(self, *command: str, **more_env: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, *command],
-            env=self.env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env={**self.env, **more_env}, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
 
@@ -147,6 +149,34 @@ def test_a_model_that_cannot_be_had_is_one_line_and_exit_code_1(home: Home):
     assert len(complaint) == 1
     assert "no-such-model" in complaint[0]
     assert "Traceback" not in err
+
+
+def test_upstreams_own_client_is_let_in_with_the_key_in_upstreams_form(home: Home):
+    assert home.start("-c", "import mint; mint.ServiceClient()").wait(timeout=200) == 0
+    server = embedded.recorded(home.folder)
+    assert server is not None
+    asked = home.start(
+        "-c", "import tinker; print(tinker.RestClient().get_server_capabilities().result())",
+        TINKER_BASE_URL=server.url, TINKER_API_KEY=f"tml-{server.key}",
+    )  # fmt: skip
+    out, err = asked.communicate(timeout=200)
+
+    assert asked.returncode == 0, err
+    assert "tiny" in out
+
+
+@pytest.mark.slow
+def test_a_client_that_only_computes_keeps_its_server(home: Home):
+    script = f"""
+    import time, mint
+    client = mint.ServiceClient().create_sampling_client(base_model="tiny").result()
+    time.sleep({3 * IDLE_S})
+    prompt = mint.ModelInput.from_ints([1, 2, 3])
+    print(len(client.sample(prompt, 2, mint.SamplingParams(max_tokens=2)).result().sequences))
+    """
+    asked = home.start("-c", textwrap.dedent(script))
+    out, err = asked.communicate(timeout=200)
+    assert out.strip() == "2", err
 
 
 def test_a_record_left_by_a_killed_server_does_not_keep_the_next_client_away(home: Home):

@@ -37,8 +37,8 @@ class EmbeddedSettings:
     """MINT_EMBEDDED_MODEL: "NAME" or "NAME=FOLDER", several with commas. Others are found by name
     when they are asked for."""
     idle_s: int = 300
-    """MINT_EMBEDDED_IDLE_S: it leaves after so long without a request. A living client sends a
-    heartbeat every 10 s, so only a computer asleep could outlast this."""
+    """MINT_EMBEDDED_IDLE_S: it leaves after so long without a request. A client at work sends a
+    heartbeat every 10 s, so the server stays with it; below that it would not."""
 
     def __post_init__(self) -> None:
         if self.idle_s < 1:

@@ -1,0 +1,31 @@
+"""One question to a server before anything long begins."""
+
+import pytest
+
+from mint.client.connect import Connection, check
+from mint.core.errors import AuthenticationError, ServerFaultError
+
+
+def test_a_server_tells_its_models(service):
+    assert check(Connection(service.url, "tml-sk-x")) == ("acme/tiny",)
+
+
+def test_a_server_that_is_not_there_is_named_at_once():
+    with pytest.raises(ServerFaultError, match=r"no server answers at http://127\.0\.0\.1:9"):
+        check(Connection("http://127.0.0.1:9", "tml-sk-x"))
+
+
+def test_a_refused_key_names_its_variable(service):
+    service.refuses_with = 401
+    with pytest.raises(AuthenticationError, match="MINT_API_KEY"):
+        check(Connection(service.url, "tml-sk-x"))
+
+
+def test_a_server_of_another_kind_is_recognised(service):
+    service.refuses_with = 404
+    with pytest.raises(ServerFaultError, match=r"answered 404.*ends before /api/v1"):
+        check(Connection(service.url, "tml-sk-x"))
+
+
+def test_a_connection_does_not_show_its_key():
+    assert "secret" not in repr(Connection("http://h", "tml-sk-secret"))
