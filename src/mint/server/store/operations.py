@@ -3,16 +3,24 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
-from mint.core.errors import Fault, NotFoundError
+from mint.core.errors import Fault
 from mint.core.ids import ModelId, OperationId, Owner
 from mint.core.operations import Failure
 from mint.server.store import rows
-from mint.server.store.checkpoints import replace_checkpoint
 from mint.server.store.database import Database
-from mint.server.store.models import insert_model, insert_sampler, no_model
+from mint.server.store.models import insert_model, insert_sampler
+from mint.server.store.operation_rows import (
+    apply,
+    end,
+    first,
+    insert,
+    no_operation,
+    number,
+    touch_model,
+)
 from mint.server.store.records import (
     NO_EFFECTS,
     Effects,
@@ -24,7 +32,7 @@ from mint.server.store.records import (
     OperationStatus,
     PendingOperation,
 )
-from mint.server.store.schema import models, operations, samplers
+from mint.server.store.schema import operations
 
 _SEEN = (
     operations.c.id, operations.c.kind, operations.c.owner, operations.c.model_id,
@@ -58,12 +66,12 @@ class Operations(Database):
         now = self._clock()
         with self.writing() as tx:
             if request.model_id is not None and model is None:
-                _touch_model(tx, request, now)
+                touch_model(tx, request, now)
             try:
                 with tx.begin_nested():  # a savepoint: losing the race undoes this row only
-                    operation_id = _insert(tx, request, failure, now)
+                    operation_id = insert(tx, request, failure, now)
             except IntegrityError:
-                return _first(tx, request)  # our own earlier row answers for both
+                return first(tx, request)  # our own earlier row answers for both
             if model is not None:
                 state = ModelState.FAILED if failure else ModelState.CREATING
                 insert_model(tx, model, state=state, now=now)
@@ -77,17 +85,17 @@ class Operations(Database):
         with self.reading() as tx:
             row = tx.execute(
                 select(*columns).where(
-                    operations.c.owner == owner, operations.c.id == _number(operation_id)
+                    operations.c.owner == owner, operations.c.id == number(operation_id)
                 )
             ).one_or_none()
         if not row:
-            raise _no_operation(operation_id)
+            raise no_operation(operation_id)
         return rows.operation(row)
 
     def position(self, operation_id: OperationId) -> int:
         """How many operations wait that came before this one."""
         before = (operations.c.status == OperationStatus.PENDING) & (
-            operations.c.id < _number(operation_id)
+            operations.c.id < number(operation_id)
         )
         with self.reading() as tx:
             return tx.execute(
@@ -151,7 +159,7 @@ class Operations(Database):
 
         Those that are no longer pending (cancelled meanwhile) are left out.
         """
-        ids = [_number(operation_id) for operation_id in operation_ids]
+        ids = [number(operation_id) for operation_id in operation_ids]
         wanted = (operations.c.id.in_(ids)) & (operations.c.status == OperationStatus.PENDING)
         with self.writing() as tx:
             found = tx.execute(
@@ -168,7 +176,7 @@ class Operations(Database):
 
     def requeue(self, operation_ids: Sequence[OperationId]) -> None:
         """Let operations wait again that an engine process took and died with."""
-        ids = [_number(operation_id) for operation_id in operation_ids]
+        ids = [number(operation_id) for operation_id in operation_ids]
         with self.writing() as tx:
             tx.execute(
                 operations.update()
@@ -195,9 +203,9 @@ class Operations(Database):
         assert (result is None) != (failure is None)
         now = self._clock()
         with self.writing() as tx:
-            if not _end(tx, operation_id, result, failure, now):
+            if not end(tx, operation_id, result, failure, now):
                 return []
-            return _apply(tx, effects, now)
+            return apply(tx, effects, now)
 
     def cancel(self, owner: Owner, operation_id: OperationId) -> OperationStatus:
         """Withdraw an operation that still waits; others stay as they are.
@@ -208,21 +216,21 @@ class Operations(Database):
         Raises:
             NotFoundError: unknown, or another owner's.
         """
-        number = _number(operation_id)
+        row_id = number(operation_id)
         now = self._clock()
         with self.writing() as tx:
             row = tx.execute(
                 select(operations.c.status, operations.c.kind, operations.c.model_id).where(
-                    operations.c.owner == owner, operations.c.id == number
+                    operations.c.owner == owner, operations.c.id == row_id
                 )
             ).one_or_none()
             if not row:
-                raise _no_operation(operation_id)
+                raise no_operation(operation_id)
             if row.status != OperationStatus.PENDING:
                 return OperationStatus(row.status)
-            _end(tx, operation_id, None, Failure("cancelled by the caller.", Fault.CANCELLED), now)
+            end(tx, operation_id, None, Failure("cancelled by the caller.", Fault.CANCELLED), now)
             if row.kind in ("CreateModel", "CreateModelFrom"):
-                _apply(tx, Effects(model_id=row.model_id, model_state=ModelState.FAILED), now)
+                apply(tx, Effects(model_id=row.model_id, model_state=ModelState.FAILED), now)
         return OperationStatus.FAILED
 
     def forget_old(self, before: datetime) -> int:
@@ -234,104 +242,3 @@ class Operations(Database):
                     operations.c.status.in_(ended), operations.c.finished_at < before
                 )
             ).rowcount
-
-
-def _insert(
-    tx: Connection, request: NewOperation, failure: Failure | None, now: datetime
-) -> OperationId:
-    failed = failure is not None
-    inserted = tx.execute(
-        operations.insert()
-        .values(
-            owner=request.owner,
-            kind=request.kind,
-            scope=request.scope,
-            seq_id=request.seq_id,
-            model_id=request.model_id,
-            sampler_id=request.sampler_id,
-            tokens=request.tokens,
-            status=OperationStatus.FAILED if failed else OperationStatus.PENDING,
-            created_at=now,
-            finished_at=now if failed else None,
-            error=failure.message if failed else None,
-            fault=failure.fault if failed else None,
-            payload=None if failed else request.payload,
-        )
-        .returning(operations.c.id)
-    )
-    return OperationId(str(inserted.scalar_one()))
-
-
-def _first(tx: Connection, request: NewOperation) -> OperationId:
-    same = (
-        (operations.c.owner == request.owner)
-        & (operations.c.scope == request.scope)
-        & (operations.c.seq_id == request.seq_id)
-    )
-    return OperationId(str(tx.execute(select(operations.c.id).where(same)).scalar_one()))
-
-
-def _touch_model(tx: Connection, request: NewOperation, now: datetime) -> None:
-    touched = tx.execute(
-        models.update()
-        .where(models.c.model_id == request.model_id, models.c.owner == request.owner)
-        .values(last_request_at=now)
-    )
-    if not touched.rowcount and request.model_id is not None:
-        raise no_model(request.model_id)
-
-
-def _end(
-    tx: Connection,
-    operation_id: OperationId,
-    result: bytes | None,
-    failure: Failure | None,
-    now: datetime,
-) -> bool:
-    """False: it had ended before."""
-    open_ = [status for status in OperationStatus if not status.ended]
-    ended = tx.execute(
-        operations.update()
-        .where(operations.c.id == _number(operation_id), operations.c.status.in_(open_))
-        .values(
-            status=OperationStatus.FAILED if failure else OperationStatus.DONE,
-            finished_at=now,
-            result=result,
-            error=failure.message if failure else None,
-            fault=failure.fault if failure else None,
-            payload=None,
-        )
-    )
-    return ended.rowcount > 0
-
-
-def _apply(tx: Connection, effects: Effects, now: datetime) -> list[str]:
-    changes = {
-        "state": effects.model_state,
-        "base_model": effects.model_base,
-        "lora": rows.lora_json(effects.model_lora) if effects.model_lora else None,
-        "weights_version": effects.weights_version,
-    }
-    changes = {column: value for column, value in changes.items() if value is not None}
-    if changes:
-        tx.execute(models.update().where(models.c.model_id == effects.model_id).values(changes))
-    if effects.delete_sampler is not None:
-        tx.execute(samplers.delete().where(samplers.c.sampler_id == effects.delete_sampler))
-    if effects.checkpoint is None:
-        return []
-    replaced = replace_checkpoint(tx, effects.checkpoint, now)
-    return [replaced] if replaced and replaced != effects.checkpoint.folder else []
-
-
-def _number(operation_id: OperationId) -> int:
-    """The row's id; something that is no number is no operation's."""
-    if not (operation_id.isascii() and operation_id.isdigit() and len(operation_id) < 19):
-        raise _no_operation(operation_id)
-    return int(operation_id)
-
-
-def _no_operation(operation_id: OperationId) -> NotFoundError:
-    return NotFoundError(
-        f"there is no operation {operation_id!r}. Results are kept for a while after their end "
-        "(see result_retention_s); the request may have to be sent again."
-    )

@@ -88,10 +88,13 @@ class Progress(logging.Handler):
         super().__init__(level=logging.INFO)
         self._listener = listener
 
+    def filter(self, record: logging.LogRecord) -> bool:
+        # The server's own lines are no progress. They are dropped here, before this handler's lock
+        # is taken: the listener logs while it holds its own, which `emit` needs.
+        return not record.name.startswith("mint.server") and bool(super().filter(record))
+
     def emit(self, record: logging.LogRecord) -> None:
-        # The server's own lines are no progress, and the listener must not report on itself.
-        if not record.name.startswith("mint.server"):
-            self._listener.detail(record.getMessage())
+        self._listener.detail(record.getMessage())
 
 
 def _build(settings: ServerSettings) -> Engine:
