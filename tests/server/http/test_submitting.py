@@ -3,7 +3,7 @@
 import pytest
 from tests.server.http.conftest import House
 
-from mint.core.ids import OperationId
+from mint.core.ids import ModelId, OperationId
 from mint.core.operations import CreateModel, Sample
 from mint.server.store.records import OperationStatus
 from mint.wire import payloads
@@ -291,3 +291,15 @@ def test_finishing_a_session_again_queues_nothing_again(house: House):
         house.post(f"sessions/{session}/finish", reason={"type": "success"})
 
     assert queued(house) == ["CreateModel", "UnloadModel"]
+
+
+def test_work_on_a_model_that_died_with_its_engine_says_so_at_once(house: House):
+    model = house.model()
+    house.store.lose_models([ModelId(model)])
+
+    request = house.post("optim_step", model_id=model, seq_id=1).json()["request_id"]
+
+    answer = house.poll(request).json()
+    assert answer["category"] == "server"
+    assert "lost with the engine process" in answer["error"]
+    assert "no saved checkpoint" in answer["error"]

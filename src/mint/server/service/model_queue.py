@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mint.core.errors import UserError
+from mint.core.errors import EngineLostError, UserError
 from mint.core.ids import ModelId, OperationId, Owner, SessionId, model_id
 from mint.core.lora import LoraSpec
 from mint.server.service.sessions import check_open
@@ -119,5 +119,7 @@ class ModelQueue:
                 if newest
                 else "It has no saved checkpoint; create a new model."
             )
-            raise UserError(f"model {row.model_id!r} {_GONE[row.state]}. {way_on}")
+            is_ours = row.state is ModelState.LOST
+            error = EngineLostError if is_ours else UserError
+            raise error(f"model {row.model_id!r} {_GONE[row.state]}. {way_on}")
         check_open(self._store, row.owner, row.session_id)

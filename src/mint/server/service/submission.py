@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mint.core.errors import Fault, MintError, UserError
+from mint.core.errors import Fault, MintError, ServerFaultError, UserError
 from mint.core.ids import ModelId, OperationId, Owner, SamplerId
 from mint.core.operations import Failure, Operation
 from mint.server.service.link import Link
@@ -40,8 +40,8 @@ class Submission:
         kind: class name of the operation asked for, known even when it cannot be made.
         scope, seq_id: its name for retries, see NewOperation.
         model_id, sampler_id: existing ones it works on.
-        prepare: makes the operation, in a thread. A UserError of it becomes the operation's failed
-            result, since a refusal here can stall the client for good (wire-protocol.md, 3.5);
+        prepare: makes the operation, in a thread. A UserError or ServerFaultError of it becomes the
+            operation's failed result, since a refusal here can stall the client for good (wire-protocol.md, 3.5);
             NotFoundError and OverloadedError refuse the request.
     """
 
@@ -112,7 +112,7 @@ def _sampler_id(submission: Submission, outcome: Prepared | Failure) -> SamplerI
 def _prepare(submission: Submission) -> Prepared | Failure:
     try:
         return submission.prepare()
-    except UserError as error:
+    except (UserError, ServerFaultError) as error:
         return Failure(str(error), error.fault)
     except MintError:
         raise
