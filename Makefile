@@ -1,5 +1,6 @@
 # One verb each. Every verb does its own set-up: a fresh clone and a Python (3.11 or newer) are
-# enough, and nothing is installed outside this folder.
+# enough, and nothing is installed outside this folder. (The embedded model is converted once into
+# the user's cache folder; servers keep their data below ~/.mint.)
 
 PYTHON ?= python3
 VENV   := .venv
@@ -20,7 +21,8 @@ READY := $(VENV)/.ready
 .PHONY: help setup quickstart test test-slow lint format types bench docs clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	  awk -F '|' '{ printf "%-18s%s\n", $$1, $$2 }'
 
 setup: $(READY)  ## install everything into .venv (about a minute and a half, once)
 
