@@ -60,7 +60,9 @@ class RewardBreakdown:
 
 def extract_prediction(response: str) -> int | None:
     """The first integer in the response, with its sign; None if there is none."""
-    found = re.search(r"[-+]?\d+", response.replace("\u2212", "-"))  # models write a true minus too
+    # Models write a true minus too. Thirty digits are enough to be wrong by any measure, and more
+    # of them could overflow the division in the reward.
+    found = re.search(r"[-+]?\d{1,30}", response.replace("\u2212", "-"))
     return int(found[0]) if found else None
 
 

@@ -62,6 +62,10 @@ def test_a_far_answer_still_earns_its_format():
     assert compute_reward_breakdown("100000", 80).total == pytest.approx(0.2)
 
 
+def test_a_model_that_babbles_digits_breaks_nothing():
+    assert compute_reward_breakdown("9" * 5000, 80).total == pytest.approx(0.2)
+
+
 def test_the_same_seed_asks_the_same_questions():
     first, second = random.Random(5), random.Random(5)
 
