@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mint.client import connect, embedded, settings
+from mint.client import connect, embedded, local_server, settings
 from mint.client.settings import EmbeddedSettings
 from mint.core.errors import ConfigError, ServerFaultError
 
@@ -25,10 +25,10 @@ def serve(mode: str) -> list[str]:
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
-    server = embedded.recorded(tmp_path)
-    if server is not None and embedded._alive(server.pid):
+    server = local_server.recorded(tmp_path)
+    if server is not None and local_server.is_alive(server.pid):
         os.kill(server.pid, signal.SIGTERM)
-        wait_until(lambda: not embedded._alive(server.pid))
+        wait_until(lambda: not local_server.is_alive(server.pid))
 
 
 def wait_until(happened, timeout_s: float = 20.0) -> None:
@@ -91,7 +91,7 @@ def test_the_server_outlives_the_process_that_started_it(home: Path):
 def test_a_server_that_left_when_idle_is_started_again_with_the_same_key(home: Path):
     config = EmbeddedSettings(home=home, idle_s=1)
     first = embedded.join_or_start(config, serve=serve("ok"))
-    wait_until(lambda: not embedded._alive(first.pid))
+    wait_until(lambda: not local_server.is_alive(first.pid))
 
     second = embedded.join_or_start(config, serve=serve("ok"))
 
@@ -104,7 +104,7 @@ def test_a_server_killed_without_a_goodbye_is_replaced(home: Path):
     config = EmbeddedSettings(home=home)
     first = embedded.join_or_start(config, serve=serve("ok"))
     os.kill(first.pid, signal.SIGKILL)
-    assert embedded.recorded(home) is not None  # its record is still there
+    assert local_server.recorded(home) is not None  # its record is still there
 
     second = embedded.join_or_start(config, serve=serve("ok"))
 
@@ -121,11 +121,26 @@ def test_a_record_whose_pid_now_belongs_to_another_process_is_stale(home: Path, 
     assert server.pid != os.getpid()
 
 
+def test_another_program_on_the_recorded_port_is_left_alone_and_never_sees_the_key(
+    home: Path, service
+):
+    service.refuses_with = 200  # it answers everything, with something that is no health of ours
+    data = home / "data"
+    data.mkdir()
+    (data / "key").write_text("sk-local")
+    (data / "server.json").write_text(json.dumps({"url": service.url, "pid": os.getpid()}))
+
+    server = embedded.join_or_start(EmbeddedSettings(home=home), serve=serve("ok"))
+
+    assert server.url != service.url
+    assert {asked.key for asked in service.asked} == {None}
+
+
 def test_a_server_whose_engine_is_dead_is_asked_to_leave_and_replaced(home: Path):
     config = EmbeddedSettings(home=home)
     first = embedded.join_or_start(config, serve=serve("down"))
     second = embedded.join_or_start(config, serve=serve("ok"))
-    assert not embedded._alive(first.pid)
+    assert not local_server.is_alive(first.pid)
     assert second.pid != first.pid
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mint.client import embedded
+from mint.client import local_server
 from mint.testing import tiny_model
 
 IDLE_S = 12
@@ -86,8 +86,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         "OMP_NUM_THREADS": "1",
     }
     yield Home(folder, env)
-    server = embedded.recorded(folder)
-    if server is not None and embedded._alive(server.pid):
+    server = local_server.recorded(folder)
+    if server is not None and local_server.is_alive(server.pid):
         os.kill(server.pid, signal.SIGTERM)
 
 
@@ -153,7 +153,7 @@ def test_a_model_that_cannot_be_had_is_one_line_and_exit_code_1(home: Home):
 
 def test_upstreams_own_client_is_let_in_with_the_key_in_upstreams_form(home: Home):
     assert home.start("-c", "import mint; mint.ServiceClient()").wait(timeout=200) == 0
-    server = embedded.recorded(home.folder)
+    server = local_server.recorded(home.folder)
     assert server is not None
     asked = home.start(
         "-c", "import tinker; print(tinker.RestClient().get_server_capabilities().result())",

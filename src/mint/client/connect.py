@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from mint.client import embedded, settings
+from mint.client import embedded, local_server, settings
 from mint.client.settings import ClientSettings
 from mint.core.errors import AuthenticationError, ConfigError, ServerFaultError
 
@@ -37,7 +37,7 @@ def connect(config: ClientSettings) -> Connection:
         return Connection(server.url, settings.wire_key(server.key), is_embedded=True)
     if config.api_key is not None:
         return Connection(config.base_url, settings.wire_key(config.api_key))
-    server = embedded.recorded(local.home)
+    server = local_server.recorded(local.home)
     if server is not None and server.url == config.base_url:
         return Connection(server.url, settings.wire_key(server.key), is_embedded=True)
     raise ConfigError(

@@ -6,23 +6,28 @@ names, once it has answered. A record whose process is gone, or that nobody answ
 """
 
 import contextlib
-import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import httpx
 from filelock import FileLock, Timeout
 
-from mint.client.settings import EmbeddedSettings, wire_key
+from mint.client import local_server
+from mint.client.local_server import (
+    CLOSING_GRACE_S,
+    LocalServer,
+    check_key,
+    dismiss,
+    health,
+    is_alive,
+    recorded,
+)
+from mint.client.settings import EmbeddedSettings
 from mint.core.errors import ConfigError, ServerFaultError
 
 SERVE = (sys.executable, "-m", "mint.cli.main", "serve")
@@ -33,8 +38,6 @@ START_TIMEOUT_S = 900.0
 """Long, for a first start may fetch or convert a model; a server that dies is noticed at once."""
 ANSWER_TIMEOUT_S = 60.0
 """How long a living server may leave us without an answer, busy as it may be."""
-CLOSING_GRACE_S = 5.0
-"""A server on its way out closes its port before its record and its process are gone."""
 QUIET_S = 2.0
 """Starts quicker than this need no progress line."""
 
@@ -42,19 +45,7 @@ Say = Callable[[str], None]
 
 _STAMP = re.compile(r"\d\d:\d\d:\d\d\s+[A-Z]+\s+\w+:\s+")
 
-_children: list[subprocess.Popen[bytes]] = []
-"""Servers this process started. Polled, or a dead one would stay a zombie that looks alive."""
 _announced: set[str] = set()
-
-
-@dataclass(frozen=True)
-class LocalServer:
-    """A local server as its record tells."""
-
-    url: str
-    pid: int
-    key: str = field(repr=False)
-    data: Path
 
 
 class _Unfit(Exception):
@@ -85,17 +76,6 @@ def join_or_start(
     return server
 
 
-def recorded(home: Path) -> LocalServer | None:
-    """The server that `home/data/server.json` names, whether it lives or not."""
-    data = home / "data"
-    try:
-        record = json.loads((data / "server.json").read_text())
-        key = (data / "key").read_text().strip()
-        return LocalServer(str(record["url"]).rstrip("/"), int(record["pid"]), key, data)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 # --------------------------------------------------------------------- join
 
 
@@ -116,20 +96,23 @@ def _wait_for_answer(server: LocalServer) -> None:
     """Return once the server has answered with its engine alive or coming.
 
     Raises:
-        _Unfit: its process is gone, its port is closed, or its engine is dead (it is then asked
-            to leave: no client can do anything with it, and nothing is lost but memory).
+        _Unfit: its process is gone, its port is closed or another program's, or its engine is dead
+            (it is then asked to leave: nobody can do anything with it, and what is saved stays).
         ServerFaultError: it lives, and yet does not answer.
     """
     began = time.monotonic()
     while True:
-        if not _alive(server.pid):
+        if not is_alive(server.pid):
             raise _Unfit
         waited = time.monotonic() - began
         try:
-            if _health(server).get("engine", {}).get("state") == "down":
-                _dismiss(server.pid)
+            engine = health(server)
+            if engine is None:
+                raise _Unfit  # another program has the port now; it must not see the key
+            if engine.get("state") == "down":
+                dismiss(server.pid)
                 raise _Unfit
-            _check_key(server)
+            check_key(server)
             return
         except httpx.ConnectError:
             if waited > CLOSING_GRACE_S:
@@ -142,54 +125,6 @@ def _wait_for_answer(server: LocalServer) -> None:
                     f"it stays so, end it with `kill {server.pid}` and run again."
                 ) from None
         time.sleep(0.2)
-
-
-def _health(server: LocalServer) -> Mapping[str, Any]:
-    answer = httpx.get(f"{server.url}/healthz", timeout=10, trust_env=False)
-    answer.raise_for_status()
-    body = answer.json()
-    if isinstance(body, dict) and isinstance(body.get("engine"), dict):
-        return body
-    return {}
-
-
-def _check_key(server: LocalServer) -> None:
-    """Ask something that needs the key: it is the right one, and the idle clock starts anew."""
-    answer = httpx.get(
-        f"{server.url}/api/v1/mint/server",
-        headers={"X-API-Key": wire_key(server.key)},
-        timeout=10,
-        trust_env=False,  # a proxy has no business between us and our own machine
-    )
-    if answer.status_code in (401, 403):
-        raise ServerFaultError(
-            f"the local server at {server.url} refuses the key in {server.data / 'key'}. The file "
-            "and the server's database no longer belong together: stop the server, then restore "
-            "the key or move the data folder away."
-        )
-    answer.raise_for_status()
-
-
-def _alive(pid: int) -> bool:
-    for child in list(_children):
-        if child.poll() is not None:
-            _children.remove(child)
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _dismiss(pid: int) -> None:
-    """Ask a server to leave, and wait until it has."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + 2 * CLOSING_GRACE_S
-        while _alive(pid) and time.monotonic() < deadline:
-            time.sleep(0.1)
 
 
 # -------------------------------------------------------------------- start
@@ -214,11 +149,11 @@ def _start(
             cwd=settings.home,
             start_new_session=True,  # our Ctrl-C is not the server's: others may be using it
         )
-    _children.append(process)
+    local_server.children.append(process)
     try:
         return _wait_for_start(process, settings.home, log, say)
     except ServerFaultError:
-        _dismiss(process.pid)
+        dismiss(process.pid)
         raise
 
 
@@ -266,8 +201,8 @@ def _wait_for_start(
             )
         if (server := recorded(home)) is not None:
             with contextlib.suppress(httpx.HTTPError):
-                _health(server)
-                _check_key(server)
+                health(server)
+                check_key(server)
                 return server
         if waited > QUIET_S and (line := _last_line(log)) != told:
             told = line
