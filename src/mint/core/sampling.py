@@ -23,8 +23,9 @@ class StopReason(StrEnum):
 class Stop:
     """When to end a sequence besides its length.
 
-    `eos`: the model's own end tokens end it too. Upstream's five forms of `stop` map to this:
-    absent -> eos; text, texts -> `texts`; ids -> `token_ids`; [] -> nothing at all, not even eos.
+    `eos`: the model's own end tokens end it too. Upstream's forms of `stop` map to this: absent,
+    texts or ids leave eos on (a turn may end cleanly before its stop text comes); [] turns all
+    stopping off, eos included.
     """
 
     eos: bool = True
