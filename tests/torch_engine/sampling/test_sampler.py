@@ -139,6 +139,18 @@ def test_a_token_of_probability_zero_never_comes(uniform: float, params: Samplin
     assert drawn.logprobs_N.item() == pytest.approx(math.log(0.5))
 
 
+def test_the_largest_number_of_all_still_means_a_token_that_can_come():
+    """Float32 sums of blocks and float64 sums within them differ in their last bits, so some of
+    these targets lie beyond the last token of their block."""
+    logits_NV = torch.randn(300, 600, generator=torch.Generator().manual_seed(0)) * 3
+    logits_NV[:, 200:256] = logits_NV[:, 450:512] = logits_NV[:, 560:] = -math.inf
+
+    drawn = draw_each(logits_NV, [SamplingParams()] * 300, 1 - 2**-53)
+
+    assert drawn.logprobs_N.isfinite().all()
+    assert (drawn.tokens_N < 560).all()
+
+
 def test_k_of_1_takes_one_of_two_equal_tokens_and_keeps_their_true_logprob():
     drawn = draw_many(torch.zeros(2), SamplingParams(top_k=1), n=100)
 
