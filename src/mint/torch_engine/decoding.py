@@ -11,9 +11,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from mint.core.errors import CapacityError, Fault, MintError, UserError
+from mint.core.errors import Fault, MintError
 from mint.core.ids import OperationId
-from mint.core.model_input import check_tokens
 from mint.core.operations import Failure, Sample, SampleResult
 from mint.engine.protocol import Outcome
 from mint.torch_engine.admission import Admission
@@ -22,8 +21,9 @@ from mint.torch_engine.kv_attention import DecodePlan, Piece, PrefillPlan
 from mint.torch_engine.kv_cache import KvCache, KvShape, Place
 from mint.torch_engine.lora import AdapterWeights
 from mint.torch_engine.prompt_scores import LOGITS_AT_ONCE
+from mint.torch_engine.sample_limits import checked_prompt, room_after
 from mint.torch_engine.sampler import Drawn, Draws, draw
-from mint.torch_engine.sequences import Prompt, Request, Sequence, seed_of
+from mint.torch_engine.sequences import Prompt, Request, Sequence, seed_of, side_by_side
 from mint.torch_engine.stopping import StopRule
 from mint.torch_engine.uniforms import uniforms
 
@@ -145,47 +145,20 @@ class Decoding:
         Raises:
             MintError: the request is wrong, or can never fit.
         """
-        for name in ("topk_prompt_logprobs", "topk_sample_logprobs"):
-            if getattr(sample, name) < 0:
-                raise UserError(f"{name}={getattr(sample, name)}: give 0 (off) or more.")
-        if sample.num_samples < 1:
-            raise UserError(f"num_samples={sample.num_samples}: give 1 or more.")
-        tokens = sample.prompt.tokens()
-        if not len(tokens):
-            raise UserError("prompt is empty. Give at least one token.")
-        check_tokens(tokens, vocab_size=self._decoder.vocab_size, where="prompt")
+        tokens = checked_prompt(sample, self._decoder.vocab_size)
         rule = StopRule.of(
             sample.params.stop,
             eos_ids=self._eos_ids,
-            max_tokens=self._room(len(tokens), sample.params.max_tokens),
+            max_tokens=room_after(
+                len(tokens),
+                sample.params.max_tokens,
+                context=self._decoder.max_context,
+                held=self._kv.tokens,
+            ),
             tokenizer=self._tokenizer,
         )
         prompt = self._admission.prompt(tokens, weights, sample)
         return Request(operation_id, sample, prompt, rule, seed_of(sample), prompt.scores)
-
-    def _room(self, prompt: int, asked: int | None) -> int:
-        """How many tokens may follow a prompt of this length.
-
-        Raises:
-            UserError: the context holds no token after it.
-            CapacityError: its keys and values would never fit.
-        """
-        context, held = self._decoder.max_context, self._kv.tokens
-        if prompt >= context:
-            raise UserError(
-                f"the prompt has {prompt} tokens and the model's context holds {context}, prompt "
-                f"and continuation together. Send at most {context - 1} prompt tokens."
-            )
-        room = context - prompt  # max_tokens beyond the context ends there, as LENGTH
-        room = max(1, min(room, held - prompt + 1)) if asked is None else min(room, asked)
-        # The last token is never fed back, so it needs no keys and values.
-        if prompt + room - 1 > held:
-            raise CapacityError(
-                f"a prompt of {prompt} tokens with max_tokens={room} needs keys and values for "
-                f"{prompt + room - 1} tokens, but this server keeps {held} at most. Shorten the "
-                "prompt, lower max_tokens, or give the server more memory."
-            )
-        return room
 
     def _drop_withdrawn(self) -> None:
         while self._withdrawn:
@@ -258,7 +231,7 @@ class Decoding:
 
     def _begin(self, ready: list[Sequence]) -> None:
         """Draw first tokens, from the prompt's last hidden state."""
-        ready = _side_by_side(ready)
+        ready = side_by_side(ready)
         hidden = [s.prompt.last_hidden_E for s in ready]
         for sequence in ready:
             self._admission.start(sequence)
@@ -266,7 +239,7 @@ class Decoding:
 
     def _decode(self) -> None:
         """One more token of every running sequence."""
-        rows = _side_by_side(self._admission.running)
+        rows = side_by_side(self._admission.running)
         places = self._make_room(rows)
         prompts = [s.prompt.place for s in rows if s.prompt.place]
         hidden_BE = self._decoder.hidden(
@@ -338,14 +311,6 @@ class Decoding:
 
     def _on_device(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(values.astype(np.int64)).to(self._decoder.device)
-
-
-def _side_by_side(sequences: Iterable[Sequence]) -> list[Sequence]:
-    """Rows of one adapter together, and within it those of one prompt; otherwise in their order."""
-    adapters: dict[int, dict[Prompt, list[Sequence]]] = {}
-    for s in sequences:
-        adapters.setdefault(id(s.prompt.weights), {}).setdefault(s.prompt, []).append(s)
-    return [s for prompts in adapters.values() for rows in prompts.values() for s in rows]
 
 
 def _not_finite(sequence: Sequence) -> tuple[str, Fault]:

@@ -5,6 +5,7 @@ same tokens and weights share.
 """
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -127,3 +128,11 @@ class Sequence:
             self.stop_reason,
             topk,
         )
+
+
+def side_by_side(sequences: Iterable[Sequence]) -> list[Sequence]:
+    """Rows of one adapter together, and within it those of one prompt; otherwise in their order."""
+    adapters: dict[int, dict[Prompt, list[Sequence]]] = {}
+    for s in sequences:
+        adapters.setdefault(id(s.prompt.weights), {}).setdefault(s.prompt, []).append(s)
+    return [s for prompts in adapters.values() for rows in prompts.values() for s in rows]
