@@ -173,7 +173,7 @@ def _peft_config(layout: Layout, base_model: str) -> dict[str, object]:
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base_model,
         "r": layout.spec.rank,
-        "lora_alpha": layout.spec.alpha,
+        "lora_alpha": int(alpha) if (alpha := layout.spec.alpha).is_integer() else alpha,
         "lora_dropout": 0.0,
         "bias": "none",
         "target_modules": sorted({t.name.rpartition(".")[2] for t in layout.targets}),

