@@ -195,10 +195,9 @@ def create_training_client(settings: Settings) -> mint.TrainingClient:
     """
     service = mint.ServiceClient()
     try:
-        client: Any = service.create_lora_training_client(
+        return service.create_lora_training_client(
             base_model=settings.base_model, rank=settings.lora_rank, seed=settings.seed
         ).result()
-        return client
     except mint.TinkerError as error:
         offered = mint.RestClient().get_server_capabilities().result().supported_models
         names = ", ".join(model.model_name or "?" for model in offered) or "nothing"
@@ -293,7 +292,7 @@ def train(client: mint.TrainingClient, settings: Settings, loss_config: dict | N
     curve = []
     for step in range(1, settings.steps + 1):
         started = time.monotonic()
-        sampler: Any = client.save_weights_and_get_sampling_client().result()
+        sampler = client.save_weights_and_get_sampling_client().result()
         tasks = [make_task(rng) for _ in range(settings.batch)]
         groups = sample_groups(sampler, tokenizer, tasks, step, settings)
         sampled = time.monotonic()

@@ -50,7 +50,7 @@ def sample(
         import mint
 
         with mint.ServiceClient(base_url=found.base_url, api_key=found.api_key) as service:
-            client: Any = service.create_sampling_client(model_path=path, base_model=model).result()
+            client = service.create_sampling_client(model_path=path, base_model=model).result()
             answers = _ask(client, prompt, raw, count, max_tokens, temperature, seed)
     for number, answer in enumerate(answers, start=1):
         if count > 1:

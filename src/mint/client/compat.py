@@ -13,7 +13,7 @@ rebuilt, and upstream's constructors may change as they like.
 
 import os
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import tinker
@@ -227,7 +227,7 @@ class TrainingClient(tinker.TrainingClient):
         model_path: str,
         retry_config: RetryConfig | None = None,
         record_stability_info: bool = False,
-    ) -> tinker.BackcompatSamplingClientFuture:
+    ) -> "SamplingClientFuture":
         pending = super().create_sampling_client(model_path, retry_config, record_stability_info)
         return _sampling_future(self.holder, pending)
 
@@ -237,17 +237,63 @@ class TrainingClient(tinker.TrainingClient):
         retry_config: RetryConfig | None = None,
         record_stability_info: bool = False,
         kind: upstream_types.SamplingClientKind = "snapshot",
-    ) -> tinker.BackcompatSamplingClientFuture:
+    ) -> "SamplingClientFuture":
         pending = super().save_weights_and_get_sampling_client(
             name, retry_config, record_stability_info, kind
         )
         return _sampling_future(self.holder, pending)
 
+    if TYPE_CHECKING:  # upstream's methods end in those above; only what they return is ours
+
+        async def create_sampling_client_async(
+            self,
+            model_path: str,
+            retry_config: RetryConfig | None = None,
+            record_stability_info: bool = False,
+        ) -> SamplingClient: ...
+
+        async def save_weights_and_get_sampling_client_async(
+            self,
+            name: str | None = None,
+            retry_config: RetryConfig | None = None,
+            record_stability_info: bool = False,
+            kind: upstream_types.SamplingClientKind = "snapshot",
+        ) -> SamplingClient: ...
+
+
+if TYPE_CHECKING:
+
+    class SamplingClientFuture(tinker.BackcompatSamplingClientFuture):
+        """Upstream's future, of a SamplingClient of ours. Upstream's class names its own client as
+        the result; at run time it is the one that is used."""
+
+        def result(self, timeout: float | None = None) -> SamplingClient: ...
+        async def result_async(self, timeout: float | None = None) -> SamplingClient: ...  # noqa: ASYNC109
+        def __await__(self) -> Generator[Any, Any, SamplingClient]: ...
+
+    class TrainingClientFuture(tinker.BackcompatTrainingClientFuture):
+        """Upstream's future, of a TrainingClient of ours."""
+
+        def result(self, timeout: float | None = None) -> TrainingClient: ...
+        async def result_async(self, timeout: float | None = None) -> TrainingClient: ...  # noqa: ASYNC109
+        def __await__(self) -> Generator[Any, Any, TrainingClient]: ...
+
 
 def _sampling_future(
     holder: InternalClientHolder, pending: tinker.BackcompatSamplingClientFuture
-) -> tinker.BackcompatSamplingClientFuture:
-    return tinker.BackcompatSamplingClientFuture(_adopt(holder, pending, SamplingClient))
+) -> "SamplingClientFuture":
+    future = tinker.BackcompatSamplingClientFuture(_adopt(holder, pending, SamplingClient))
+    return cast("SamplingClientFuture", future)
+
+
+def _configured(
+    holder: InternalClientHolder | None, base_url: str | None, api_key: str | None
+) -> tuple[str | None, str | None]:
+    """URL and key for a client; with a holder, which has both, they stay as they are."""
+    if holder is not None:
+        return base_url, api_key
+    found = _open(base_url, api_key)
+    return found.base_url, found.api_key
 
 
 class RestClient(tinker.RestClient):
@@ -260,9 +306,7 @@ class RestClient(tinker.RestClient):
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> None:
-        if _holder is None:
-            found = _open(base_url, api_key)
-            base_url, api_key = found.base_url, found.api_key
+        base_url, api_key = _configured(_holder, base_url, api_key)
         super().__init__(_holder, base_url=base_url, api_key=api_key)
 
 
@@ -276,9 +320,7 @@ class AdminClient(tinker.AdminClient):
         base_url: str | None = None,
         api_key: str | None = None,
     ) -> None:
-        if _holder is None:
-            found = _open(base_url, api_key)
-            base_url, api_key = found.base_url, found.api_key
+        base_url, api_key = _configured(_holder, base_url, api_key)
         super().__init__(_holder, base_url=base_url, api_key=api_key)
 
 
@@ -342,7 +384,7 @@ class ServiceClient(tinker.ServiceClient):
         base_model: str | None = None,
         retry_config: RetryConfig | None = None,
         record_stability_info: bool = False,
-    ) -> tinker.BackcompatSamplingClientFuture:
+    ) -> "SamplingClientFuture":
         """A SamplingClient for a base model or for saved weights (`tinker://…` or `mint://…`)."""
         if model_path is not None and model_path.startswith("mint://"):
             model_path = "tinker://" + model_path.removeprefix("mint://")
@@ -353,6 +395,76 @@ class ServiceClient(tinker.ServiceClient):
 
     def _rest_client(self) -> RestClient:
         return RestClient(self._get_rest_holder())
+
+    if TYPE_CHECKING:  # upstream's methods end in those above; only what they return is ours
+
+        def create_lora_training_client(
+            self,
+            base_model: str,
+            rank: int = 32,
+            seed: int | None = None,
+            train_mlp: bool = True,
+            train_attn: bool = True,
+            train_unembed: bool = True,
+            user_metadata: dict[str, str] | None = None,
+            optimizer: upstream_types.OptimizerConfig | None = None,
+        ) -> "TrainingClientFuture": ...
+
+        async def create_lora_training_client_async(
+            self,
+            base_model: str,
+            rank: int = 32,
+            seed: int | None = None,
+            train_mlp: bool = True,
+            train_attn: bool = True,
+            train_unembed: bool = True,
+            user_metadata: dict[str, str] | None = None,
+            optimizer: upstream_types.OptimizerConfig | None = None,
+        ) -> TrainingClient: ...
+
+        def create_training_client_from_state(
+            self,
+            path: str,
+            base_model: str | None = None,
+            user_metadata: dict[str, str] | None = None,
+            weights_access_token: str | None = None,
+            optimizer: upstream_types.OptimizerConfig | None = None,
+        ) -> "TrainingClientFuture": ...
+
+        async def create_training_client_from_state_async(
+            self,
+            path: str,
+            base_model: str | None = None,
+            user_metadata: dict[str, str] | None = None,
+            weights_access_token: str | None = None,
+            optimizer: upstream_types.OptimizerConfig | None = None,
+        ) -> TrainingClient: ...
+
+        def create_training_client_from_state_with_optimizer(
+            self,
+            path: str,
+            base_model: str | None = None,
+            user_metadata: dict[str, str] | None = None,
+            weights_access_token: str | None = None,
+        ) -> "TrainingClientFuture": ...
+
+        async def create_training_client_from_state_with_optimizer_async(
+            self,
+            path: str,
+            base_model: str | None = None,
+            user_metadata: dict[str, str] | None = None,
+            weights_access_token: str | None = None,
+        ) -> TrainingClient: ...
+
+        async def create_sampling_client_async(
+            self,
+            model_path: str | None = None,
+            base_model: str | None = None,
+            retry_config: RetryConfig | None = None,
+            record_stability_info: bool = False,
+        ) -> SamplingClient: ...
+
+        def create_rest_client(self) -> RestClient: ...
 
 
 _OURS: Sequence[type] = (ServiceClient, TrainingClient, SamplingClient, RestClient, AdminClient)
