@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder
 
 class Light(PathFinder):
     absent = {"torch", "fastapi", "starlette", "sqlalchemy", "uvicorn", "alembic", "safetensors",
-              "psutil", "gguf"}
+              "psutil", "platformdirs", "gguf"}
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):

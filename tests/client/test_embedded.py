@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -176,3 +178,10 @@ def test_the_local_servers_own_url_needs_no_key(home: Path):
     server = embedded.join_or_start(EmbeddedSettings(home=home), serve=serve("ok"))
     config = settings.read({"MINT_HOME": str(home), "MINT_BASE_URL": server.url})
     assert connect.connect(config).api_key == "tml-sk-local"
+
+
+def test_what_a_local_server_needs_is_what_the_server_extra_installs():
+    with (Path(__file__).parents[2] / "pyproject.toml").open("rb") as file:
+        extra = tomllib.load(file)["project"]["optional-dependencies"]["server"]
+
+    assert {re.split(r"[<>=]", requirement)[0] for requirement in extra} == set(embedded.NEEDED)

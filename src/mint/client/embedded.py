@@ -31,7 +31,10 @@ from mint.client.settings import EmbeddedSettings
 from mint.core.errors import ConfigError, ServerFaultError
 
 SERVE = (sys.executable, "-m", "mint.cli.main", "serve")
-NEEDED = ("torch", "transformers", "safetensors", "fastapi", "uvicorn", "sqlalchemy", "alembic")
+NEEDED = (
+    "torch", "transformers", "safetensors", "fastapi", "uvicorn", "sqlalchemy", "alembic",
+    "psutil", "platformdirs",
+)  # fmt: skip
 """What `[server]` installs and the light client lacks."""
 
 START_TIMEOUT_S = 900.0
@@ -201,9 +204,9 @@ def _wait_for_start(
             )
         if (server := recorded(home)) is not None:
             with contextlib.suppress(httpx.HTTPError):
-                health(server)
-                check_key(server)
-                return server
+                if health(server) is not None:  # no stranger on that port may see the key
+                    check_key(server)
+                    return server
         if waited > QUIET_S and (line := _last_line(log)) != told:
             told = line
             say(f"mint: starting the local server: {line}")
