@@ -10,11 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mint.core import losses as table
 from mint.core.datum import Datum
-from mint.core.errors import UserError
-from mint.core.model_input import check_tokens
+from mint.core.losses import Loss
 from mint.core.operations import ForwardBackward, PassResult
+from mint.core.passes import check_pass
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.logprobs import Pairs, score, score_and_differentiate
 from mint.torch_engine.lora import TrainedAdapter
@@ -49,11 +48,10 @@ class TrainingPass:
         self._decoder = decoder
         self._adapter = adapter
         self._operation = operation
-        self._loss = table.resolve(operation.loss_fn, operation.loss_fn_config)
+        checked = check_pass(operation, decoder)
+        self._loss = checked.loss
         self._torch_loss = TORCH_LOSSES[operation.loss_fn]
-        self._inputs = [
-            check(datum, self._loss, i, decoder) for i, datum in enumerate(operation.data)
-        ]
+        self._inputs = checked.inputs
         groups = group_by_prefix(self._inputs)
         lengths = [len(tokens) for tokens in self._inputs]
         self._batches = micro_batches(groups, lengths, budget or token_budget(decoder))
@@ -175,7 +173,7 @@ def _select(x: LossInputs, which: Tensor) -> LossInputs:
     )
 
 
-def loss_values(datum: Datum, loss: table.Loss) -> dict[str, NDArray[np.float32]]:
+def loss_values(datum: Datum, loss: Loss) -> dict[str, NDArray[np.float32]]:
     """A datum's float inputs for its loss, flat and complete: missing weights are 1, and config
     keys that may come per token are spread over them."""
     tensors = datum.loss_fn_inputs
@@ -192,26 +190,3 @@ def loss_values(datum: Datum, loss: table.Loss) -> dict[str, NDArray[np.float32]
         name: np.ascontiguousarray(value, dtype=np.float32).reshape(-1)
         for name, value in found.items()
     }
-
-
-def check(datum: Datum, loss: table.Loss, index: int, decoder: Decoder) -> NDArray[np.int32]:
-    """The datum's input tokens, once it fits its loss and this model.
-
-    Raises:
-        UserError: it does not; the message names the datum and the field.
-    """
-    table.check(datum, loss, index)
-    tokens = datum.model_input.tokens()
-    where = f"data[{index}]"
-    if len(tokens) > decoder.max_context:
-        raise UserError(
-            f"{where}.model_input has {len(tokens)} tokens, but this model's context holds "
-            f"{decoder.max_context}. Shorten the example."
-        )
-    check_tokens(tokens, vocab_size=decoder.vocab_size, where=f"{where}.model_input")
-    check_tokens(
-        datum.loss_fn_inputs["target_tokens"].reshape(-1),
-        vocab_size=decoder.vocab_size,
-        where=f"{where}.loss_fn_inputs['target_tokens']",
-    )
-    return tokens

@@ -3,12 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-from mint.core import losses
-from mint.core.errors import UserError
 from mint.core.ids import ModelId, OperationId, Owner
 from mint.core.lora import LoraSpec
-from mint.core.model_input import check_tokens
-from mint.core.models import ServedModel
 from mint.core.operations import (
     CreateModel,
     DiscardGradients,
@@ -16,6 +12,7 @@ from mint.core.operations import (
     OptimStep,
     UnloadModel,
 )
+from mint.core.passes import check_pass
 from mint.server.service.model_queue import ModelQueue, NewRun
 from mint.server.service.models import ModelCatalog
 from mint.server.service.submission import Prepared
@@ -79,8 +76,8 @@ class TrainingService:
 
         def prepare(row: Model) -> Prepared:
             operation, payload = make()
-            tokens = check_pass(operation, self._catalog.known(row.base_model))
-            return Prepared(operation=operation, payload=payload, tokens=tokens)
+            checked = check_pass(operation, self._catalog.known(row.base_model))
+            return Prepared(operation=operation, payload=payload, tokens=checked.tokens)
 
         kind = ForwardBackward.__name__
         return await self._queue.put(owner, model, seq_id, kind, prepare, is_harmless=forward_only)
@@ -110,34 +107,3 @@ class TrainingService:
             return Prepared(operation=DiscardGradients(model_id=model, reason=reason))
 
         return await self._queue.put(owner, model, seq_id, OptimStep.__name__, prepare)
-
-
-def check_pass(operation: ForwardBackward, served: ServedModel | None) -> int:
-    """Refuse a pass that cannot be computed, naming datum and field; else its tokens.
-
-    Args:
-        served: the base model, once it is known; ids and lengths are checked against it.
-
-    Raises:
-        UserError: the loss, its config, or a datum is wrong.
-    """
-    loss = losses.resolve(operation.loss_fn, operation.loss_fn_config)
-    if not operation.data:
-        raise UserError("data is empty. Give at least one datum.")
-    total = 0
-    for i, datum in enumerate(operation.data):
-        losses.check(datum, loss, i)
-        tokens = datum.model_input.tokens()
-        total += len(tokens)
-        if served is None:
-            continue
-        if len(tokens) > served.max_context:
-            raise UserError(
-                f"data[{i}].model_input has {len(tokens)} tokens; {served.name} reads at most "
-                f"{served.max_context}."
-            )
-        check_tokens(tokens, vocab_size=served.vocab_size, where=f"data[{i}].model_input.tokens")
-        targets = datum.loss_fn_inputs["target_tokens"].reshape(-1)
-        where = f"data[{i}].loss_fn_inputs['target_tokens']"
-        check_tokens(targets, vocab_size=served.vocab_size, where=where)  # type: ignore[arg-type]
-    return total
