@@ -176,13 +176,14 @@ def test_a_bad_datum_is_named_and_the_next_step_is_refused_for_it(house: House):
 
     passing(house, model, 1, good)
     failing = passing(house, model, 2, good, bad)
-    house.post("optim_step", model_id=model, seq_id=3)
+    refused = house.post("optim_step", model_id=model, seq_id=3).json()["request_id"]
     passing(house, model, 4, good)
-    house.post("optim_step", model_id=model, seq_id=5)
+    next_one = house.post("optim_step", model_id=model, seq_id=5).json()["request_id"]
 
     assert "data[1].loss_fn_inputs['target_tokens'] is missing" in failure_of(house, failing)
-    kinds = ["ForwardBackward", "DiscardGradients", "ForwardBackward", "OptimStep"]
-    assert queued(house)[1:] == kinds
+    assert queued(house)[1:] == ["ForwardBackward", "OptimStep"] * 2
+    assert house.store.failed_pass_before(OperationId(refused), ModelId(model)) == failing
+    assert house.store.failed_pass_before(OperationId(next_one), ModelId(model)) is None
 
 
 def test_a_failed_forward_only_pass_spoils_no_step(house: House):
@@ -194,6 +195,8 @@ def test_a_failed_forward_only_pass_spoils_no_step(house: House):
 
     assert "target_tokens" in failure_of(house, request["request_id"])
     assert queued(house)[1:] == ["OptimStep"]
+    [*_, step] = house.store.pending()
+    assert house.store.failed_pass_before(step.operation_id, ModelId(model)) is None
 
 
 @pytest.mark.parametrize(

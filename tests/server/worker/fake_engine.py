@@ -14,6 +14,7 @@ from mint.core.models import ServedModel
 from mint.core.operations import (
     CreateModel,
     CreateModelFrom,
+    DiscardGradients,
     Done,
     Failure,
     ForwardBackward,
@@ -106,6 +107,8 @@ class FakeEngine:
                 lengths = [len(datum.model_input.tokens()) for datum in operation.data]
                 logprobs = tuple(np.full(n, -1.0, np.float32) for n in lengths)
                 return PassResult(logprobs=logprobs, metrics={"loss:sum": float(sum(lengths))})
+            case DiscardGradients(reason=reason):
+                return Failure(reason, Fault.USER)
             case OptimStep():
                 self._versions[operation.model_id] += 1
                 return StepResult(metrics={}, weights_version=self._versions[operation.model_id])

@@ -13,6 +13,7 @@ from tests.server.worker.fake_engine import ENDLESS, FakeEngine
 from mint.core.errors import Fault
 from mint.core.ids import OperationId, SamplerId
 from mint.core.operations import (
+    Failure,
     LoadWeights,
     PassResult,
     ReleaseSampler,
@@ -255,6 +256,40 @@ def test_one_unreadable_payload_leaves_its_neighbours_alone(quiet_house):
     assert "its log has the details" in message
     assert fault is Fault.SERVER
     quiet_house.result(whole)
+
+
+def _unreadable(house: House, operation_id: OperationId) -> None:
+    with house.store.writing() as tx:
+        tx.exec_driver_sql(
+            "UPDATE operations SET payload = x'08' WHERE id = ?", (int(operation_id),)
+        )
+
+
+def _cancelled(house: House, operation_id: OperationId) -> None:
+    house.store.cancel(ANNE, operation_id)
+
+
+def _refused(house: House, operation_id: OperationId) -> None:
+    house.store.finish(
+        operation_id, None, Failure("data[0] is wrong", Fault.USER), was_started=False
+    )
+
+
+@pytest.mark.parametrize("spoil", [_cancelled, _unreadable, _refused])
+def test_a_step_is_refused_after_a_pass_that_never_reached_the_engine(quiet_house, spoil):
+    client = quiet_house.client
+    model_id, _ = client.create()
+    client.forward_backward(model_id)
+    lost = client.forward_backward(model_id)
+    step = client.step(model_id)  # sent in one go, as clients do, before anything went wrong
+    after = [client.forward_backward(model_id), client.step(model_id)]
+    spoil(quiet_house, lost)
+    quiet_house.open()
+
+    message, fault = quiet_house.error(step)
+    assert f"forward_backward (request {lost}) failed since the last step" in message
+    assert fault is Fault.USER
+    assert quiet_house.result(after[-1]).weights_version == 1
 
 
 def test_a_model_found_on_demand_is_on_offer_once_its_operation_has_ended(house):

@@ -7,7 +7,6 @@ from mint.core.ids import ModelId, OperationId, Owner
 from mint.core.lora import LoraSpec
 from mint.core.operations import (
     CreateModel,
-    DiscardGradients,
     ForwardBackward,
     OptimStep,
     UnloadModel,
@@ -85,25 +84,14 @@ class TrainingService:
     async def optim_step(
         self, owner: Owner, model: ModelId, seq_id: int | None, make: Callable[[], OptimStep]
     ) -> OperationId:
-        """Queue one optimizer step; after a refused pass, the refusal of the step.
+        """Queue one optimizer step.
 
-        A batch with a hole in it is no batch: the client sends its step all the same, so the
-        gradient gathered from the rest is dropped and the step says why.
+        Whether all passes before it succeeded is looked at when its turn comes.
 
         Raises:
             NotFoundError: no such model.
         """
-
-        def prepare(_: Model) -> Prepared:
-            operation = make()
-            failed_pass = self._store.failed_pass_since_step(model)
-            if failed_pass is None:
-                return Prepared(operation=operation)
-            reason = (
-                f"optim_step refused: forward_backward (request {failed_pass}) failed since the "
-                "last step, so the gradient is incomplete. It was cleared, and the weights are "
-                "unchanged. Correct the data and send the whole batch again."
-            )
-            return Prepared(operation=DiscardGradients(model_id=model, reason=reason))
-
-        return await self._queue.put(owner, model, seq_id, OptimStep.__name__, prepare)
+        kind = OptimStep.__name__
+        return await self._queue.put(
+            owner, model, seq_id, kind, lambda _: Prepared(operation=make())
+        )

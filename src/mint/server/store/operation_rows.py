@@ -65,6 +65,8 @@ def end(
     result: bytes | None,
     failure: Failure | None,
     now: datetime,
+    *,
+    was_started: bool = True,
 ) -> bool:
     """False: it had ended before."""
     open_ = [status for status in OperationStatus if not status.ended]
@@ -78,6 +80,7 @@ def end(
             error=failure.message if failure else None,
             fault=failure.fault if failure else None,
             payload=None,
+            **({} if was_started else {"started_at": None}),
         )
     )
     return ended.rowcount > 0

@@ -123,13 +123,14 @@ class Operations(Database):
                 )
             ).scalar_one()
 
-    def failed_pass_since_step(self, model_id: ModelId) -> OperationId | None:
-        """The last pass on a model that failed before an engine saw it, since its last step.
+    def failed_pass_before(self, step: OperationId, model_id: ModelId) -> OperationId | None:
+        """The last pass on a model that failed before an engine saw it, between its last step and
+        this one: refused when it came, cancelled while it waited, or not to be started.
 
-        The engine cannot know of it, so whoever queues the next step has to. A step that failed in
-        the same way used up no gradient, so it does not count as one.
+        The engine cannot know of it, so whoever starts the step has to. A step that failed in the
+        same way used up no gradient, so it does not count as one.
         """
-        mine = operations.c.model_id == model_id
+        mine = (operations.c.model_id == model_id) & (operations.c.id < number(step))
         unseen = (operations.c.status == OperationStatus.FAILED) & operations.c.started_at.is_(None)
         steps = mine & operations.c.kind.in_(_STEPS) & ~unseen
         last_step = select(func.coalesce(func.max(operations.c.id), 0)).where(steps)
@@ -190,11 +191,16 @@ class Operations(Database):
         result: bytes | None,
         failure: Failure | None = None,
         effects: Effects = NO_EFFECTS,
+        *,
+        was_started: bool = True,
     ) -> list[str]:
         """End an operation with its result or failure, and apply what its end changes.
 
         The payload goes, so that the disk holds results only. An operation that has ended already
         stays as it is.
+
+        Args:
+            was_started: False: it was taken for an engine that then never saw it.
 
         Returns:
             Folders of checkpoints that were replaced; the caller removes them, now that nothing
@@ -203,7 +209,7 @@ class Operations(Database):
         assert (result is None) != (failure is None)
         now = self._clock()
         with self.writing() as tx:
-            if not end(tx, operation_id, result, failure, now):
+            if not end(tx, operation_id, result, failure, now, was_started=was_started):
                 return []
             return apply(tx, effects, now)
 

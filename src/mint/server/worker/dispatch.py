@@ -14,6 +14,7 @@ from mint.core.ids import ModelId, Owner, SamplerId
 from mint.core.operations import (
     CreateModel,
     CreateModelFrom,
+    DiscardGradients,
     Failure,
     LoadWeights,
     ModelReady,
@@ -77,7 +78,23 @@ class Dispatch:
         """
         operation = payloads.decode(kind, payload)
         self._check_alive(operation, row.owner)
+        if isinstance(operation, OptimStep):
+            operation = self._step(operation, row)
         return Work(row.operation_id, operation, self._folder(operation, row.owner))
+
+    def _step(self, step: OptimStep, row: PendingOperation) -> OptimStep | DiscardGradients:
+        """The step, or its refusal: a batch with a hole in it is no batch. The client sends its
+        step all the same, so the gradient gathered from the rest is dropped and the step says why.
+        """
+        failed = self._store.failed_pass_before(row.operation_id, step.model_id)
+        if failed is None:
+            return step
+        reason = (
+            f"optim_step refused: forward_backward (request {failed}) failed since the last step, "
+            "so the gradient is incomplete. It was cleared, and the weights are unchanged. Correct "
+            "the data and send the whole batch again."
+        )
+        return DiscardGradients(model_id=step.model_id, reason=reason)
 
     def _check_alive(self, operation: Operation, owner: Owner) -> None:
         """Refuse what needs weights that are not in this process's engine."""

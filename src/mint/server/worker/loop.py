@@ -133,7 +133,7 @@ class Worker:
             self._running[row.operation_id] = (row, work)
             self._engine.start(work)
             return
-        self._store.finish(row.operation_id, None, failure, refused(row))
+        self._store.finish(row.operation_id, None, failure, refused(row), was_started=False)
         self._reports.ended([row.operation_id])
         self._signals.wake()  # what waited for it may start now
 
