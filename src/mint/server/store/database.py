@@ -3,14 +3,16 @@
 import os
 import secrets
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import OperationalError
 
 from mint.server.store.migrate import migrate
+from mint.server.store.postgres import Lock, held, not_reached, open_postgres
 
 BUSY_TIMEOUT_S = 30
 """How long a writer waits for another one. Our transactions take milliseconds; the longest is
@@ -33,6 +35,9 @@ class Database:
         url_or_path: an SQLAlchemy URL, or the path of an SQLite file, which is made if missing.
         clock: gives the present time, zone-aware UTC.
         new_id: gives a fresh identifier.
+
+    Raises:
+        ConfigError: a PostgreSQL server does not answer, refuses us, or its driver is missing.
     """
 
     def __init__(
@@ -47,13 +52,28 @@ class Database:
         self._engine = open_engine(_url(url_or_path))
         # An engine of the same pool whose transactions begin as writers.
         self._writing_engine = self._engine.execution_options(writes=True)
-        migrate(self._engine)
+        try:
+            migrate(self._engine)
+        except OperationalError as error:
+            if self._engine.dialect.name == "sqlite":
+                raise
+            raise not_reached(self._engine.url, error) from None
 
     def reading(self) -> AbstractContextManager[Connection]:
         return self._engine.begin()
 
     def writing(self) -> AbstractContextManager[Connection]:
         return self._writing_engine.begin()
+
+    def only_engine(self, timeout_s: float) -> AbstractContextManager[bool]:
+        """Be the one engine process of this database for the length of a block.
+
+        Yields False if another one has stayed for `timeout_s`. An SQLite file lies in a data
+        folder, whose lock says the same.
+        """
+        if self._engine.dialect.name == "sqlite":
+            return nullcontext(True)
+        return held(self._engine, Lock.ENGINE, timeout_s)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -62,7 +82,7 @@ class Database:
 def open_engine(url: URL) -> Engine:
     """An engine for `url`; SQLite gets WAL, foreign keys and its file for the owner only."""
     if url.get_backend_name() != "sqlite":
-        return create_engine(url, pool_size=8, max_overflow=32)
+        return open_postgres(url)
     if url.database:
         _only_for_owner(Path(url.database))
     engine = create_engine(

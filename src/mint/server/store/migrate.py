@@ -8,6 +8,8 @@ from alembic.config import Config
 from filelock import FileLock
 from sqlalchemy.engine import Engine
 
+from mint.server.store.postgres import Lock, alone_in_transaction
+
 _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK_TIMEOUT_S = 120
 
@@ -21,8 +23,9 @@ def migrate(engine: Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     # The lock comes first: the connection's own transaction would not cover the look at which
-    # version the database has. PostgreSQL locks inside (alembic's version table).
+    # version the database has. Where there is no file to lock beside, the database has the lock.
     with _lock(engine), engine.begin() as connection:
+        alone_in_transaction(connection, Lock.MIGRATION)
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 

@@ -21,6 +21,7 @@ from mint.server.store.operation_rows import (
     number,
     touch_model,
 )
+from mint.server.store.postgres import Lock, alone_in_transaction
 from mint.server.store.records import (
     NO_EFFECTS,
     Effects,
@@ -67,6 +68,9 @@ class Operations(Database):
         with self.writing() as tx:
             if request.model_id is not None and model is None:
                 touch_model(tx, request, now)
+            # Numbers are given in the order in which rows become visible: the worker asks for
+            # what came after the last one it saw, and would pass by a row that commits late.
+            alone_in_transaction(tx, Lock.ARRIVAL)
             try:
                 with tx.begin_nested():  # a savepoint: losing the race undoes this row only
                     operation_id = insert(tx, request, failure, now)
@@ -167,6 +171,7 @@ class Operations(Database):
                 select(operations.c.id, operations.c.kind, operations.c.payload)
                 .where(wanted)
                 .order_by(operations.c.id)
+                .with_for_update()  # a cancellation comes before or after, not in between
             ).all()
             tx.execute(
                 operations.update()
@@ -226,9 +231,9 @@ class Operations(Database):
         now = self._clock()
         with self.writing() as tx:
             row = tx.execute(
-                select(operations.c.status, operations.c.kind, operations.c.model_id).where(
-                    operations.c.owner == owner, operations.c.id == row_id
-                )
+                select(operations.c.status, operations.c.kind, operations.c.model_id)
+                .where(operations.c.owner == owner, operations.c.id == row_id)
+                .with_for_update()
             ).one_or_none()
             if not row:
                 raise no_operation(operation_id)

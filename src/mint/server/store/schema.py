@@ -41,6 +41,23 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
+class Words(TypeDecorator[str]):
+    """Text from anywhere. PostgreSQL takes no NUL in text, so none gets into either database."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return value.replace("\0", "\ufffd") if value else value
+
+
+class Prose(Words):
+    """Words at length."""
+
+    impl = Text
+    cache_ok = True
+
+
 metadata = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -52,11 +69,11 @@ metadata = MetaData(
 
 keys = Table(
     "keys", metadata,
-    Column("key_id", String, primary_key=True),
-    Column("owner", String, nullable=False),
-    Column("name", String, nullable=False),
-    Column("secret_hash", String, nullable=False, unique=True),
-    Column("hint", String, nullable=False),
+    Column("key_id", Words, primary_key=True),
+    Column("owner", Words, nullable=False),
+    Column("name", Words, nullable=False),
+    Column("secret_hash", Words, nullable=False, unique=True),
+    Column("hint", Words, nullable=False),
     Column("is_admin", Boolean, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("revoked_at", UtcDateTime),
@@ -64,18 +81,18 @@ keys = Table(
 
 sessions = Table(
     "sessions", metadata,
-    Column("session_id", String, primary_key=True),
-    Column("owner", String, nullable=False),
-    Column("idempotency_key", String),
+    Column("session_id", Words, primary_key=True),
+    Column("owner", Words, nullable=False),
+    Column("idempotency_key", Words),
     Column("created_at", UtcDateTime, nullable=False),
     Column("last_seen_at", UtcDateTime, nullable=False),
     Column("finished_at", UtcDateTime),
-    Column("finish_reason", String),
-    Column("finish_detail", Text),
+    Column("finish_reason", Words),
+    Column("finish_detail", Prose),
     Column("tags", JSON, nullable=False),
     Column("user_metadata", JSON, nullable=False),
-    Column("sdk_version", String, nullable=False),
-    Column("display_name", String),
+    Column("sdk_version", Words, nullable=False),
+    Column("display_name", Words),
     # NULLs never collide, in both databases: a call without a key is never a retry.
     UniqueConstraint("owner", "idempotency_key"),
     Index(None, "finished_at", "last_seen_at"),
@@ -83,12 +100,12 @@ sessions = Table(
 
 models = Table(
     "models", metadata,
-    Column("model_id", String, primary_key=True),
-    Column("session_id", String, ForeignKey("sessions.session_id"), nullable=False, index=True),
-    Column("owner", String, nullable=False, index=True),
-    Column("base_model", String, nullable=False),
+    Column("model_id", Words, primary_key=True),
+    Column("session_id", Words, ForeignKey("sessions.session_id"), nullable=False, index=True),
+    Column("owner", Words, nullable=False, index=True),
+    Column("base_model", Words, nullable=False),
     Column("lora", JSON, nullable=False),
-    Column("state", String, nullable=False),
+    Column("state", Words, nullable=False),
     Column("weights_version", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("last_request_at", UtcDateTime, nullable=False),
@@ -97,12 +114,12 @@ models = Table(
 
 samplers = Table(
     "samplers", metadata,
-    Column("sampler_id", String, primary_key=True),
-    Column("session_id", String, ForeignKey("sessions.session_id"), nullable=False, index=True),
-    Column("owner", String, nullable=False),
-    Column("base_model", String, nullable=False),
-    Column("weights", String),
-    Column("model_id", String),
+    Column("sampler_id", Words, primary_key=True),
+    Column("session_id", Words, ForeignKey("sessions.session_id"), nullable=False, index=True),
+    Column("owner", Words, nullable=False),
+    Column("base_model", Words, nullable=False),
+    Column("weights", Words),
+    Column("model_id", Words),
 )  # fmt: skip
 
 operations = Table(
@@ -111,20 +128,20 @@ operations = Table(
     Column(
         "id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
     ),
-    Column("owner", String, nullable=False),
-    Column("kind", String, nullable=False),
-    Column("scope", String, nullable=False),
+    Column("owner", Words, nullable=False),
+    Column("kind", Words, nullable=False),
+    Column("scope", Words, nullable=False),
     Column("seq_id", BigInteger),  # unpickled sampling clients count from 10^9 * k
     # No foreign keys: a request that names a model we do not have still gets a failed operation.
-    Column("model_id", String),
-    Column("sampler_id", String),
+    Column("model_id", Words),
+    Column("sampler_id", Words),
     Column("tokens", BigInteger, nullable=False),
-    Column("status", String, nullable=False),
+    Column("status", Words, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("started_at", UtcDateTime),
     Column("finished_at", UtcDateTime),
-    Column("error", Text),
-    Column("fault", String),
+    Column("error", Prose),
+    Column("fault", Words),
     # Last, so that reading the columns above never walks through a large value.
     Column("payload", LargeBinary),
     Column("result", LargeBinary),
@@ -137,15 +154,15 @@ operations = Table(
 
 checkpoints = Table(
     "checkpoints", metadata,
-    Column("path", String, primary_key=True),
-    Column("owner", String, nullable=False, index=True),
+    Column("path", Words, primary_key=True),
+    Column("owner", Words, nullable=False, index=True),
     # No foreign key: a checkpoint outlives its model.
-    Column("model_id", String, nullable=False, index=True),
-    Column("kind", String, nullable=False),
-    Column("name", String, nullable=False),
-    Column("base_model", String, nullable=False),
+    Column("model_id", Words, nullable=False, index=True),
+    Column("kind", Words, nullable=False),
+    Column("name", Words, nullable=False),
+    Column("base_model", Words, nullable=False),
     Column("lora", JSON, nullable=False),
-    Column("folder", String, nullable=False),
+    Column("folder", Words, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("expires_at", UtcDateTime),
@@ -155,13 +172,13 @@ checkpoints = Table(
 
 served_models = Table(
     "served_models", metadata,
-    Column("name", String, primary_key=True),
+    Column("name", Words, primary_key=True),
     Column("rank", Integer, nullable=False),  # the order the server was told them in
-    Column("architecture", String, nullable=False),
+    Column("architecture", Words, nullable=False),
     Column("vocab_size", Integer, nullable=False),
     Column("max_context", Integer, nullable=False),
     Column("parameters", BigInteger, nullable=False),
-    Column("dtype", String, nullable=False),
-    Column("device", String, nullable=False),
-    Column("tokenizer_folder", String, nullable=False),
+    Column("dtype", Words, nullable=False),
+    Column("device", Words, nullable=False),
+    Column("tokenizer_folder", Words, nullable=False),
 )  # fmt: skip

@@ -1,4 +1,5 @@
 import pytest
+from sqlalchemy.exc import IntegrityError
 from tests.server.rows import ANNE, BOB, a_model, a_sampler, a_session, create_of
 
 from mint.core.errors import NotFoundError
@@ -71,7 +72,7 @@ def test_a_sampler_of_an_unknown_session_is_refused(store):
     stray = a_sampler(session, "s")
     object.__setattr__(stray, "session_id", SessionId("nowhere"))
 
-    with pytest.raises(Exception, match="FOREIGN KEY"):
+    with pytest.raises(IntegrityError):
         store.create_sampler(stray)
 
 
