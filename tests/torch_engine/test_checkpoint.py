@@ -6,6 +6,7 @@ import numpy as np
 import peft
 import pytest
 import torch
+from safetensors import SafetensorError
 from tests.torch_engine.conftest import random_adapter, random_tokens
 from tests.torch_engine.test_decoder import packed_logits
 from transformers import AutoModelForCausalLM
@@ -100,11 +101,12 @@ def test_a_checkpoint_of_another_shape_is_refused(tiny, tmp_path, other):
         checkpoint.load_weights(tmp_path / "c", layout)
 
 
-def test_a_save_that_fails_leaves_nothing(tiny, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("writes", "error"), [("_sync", OSError), ("save_file", SafetensorError)])
+def test_a_save_that_fails_leaves_nothing(tiny, tmp_path, monkeypatch, writes, error):
     def full(*_: object) -> None:
-        raise OSError("no space left on device")
+        raise error("no space left on device")
 
-    monkeypatch.setattr(checkpoint, "_sync", full)
+    monkeypatch.setattr(checkpoint, writes, full)
     with pytest.raises(ServerFaultError, match="no space left"):
         checkpoint.save(tmp_path / "c", random_adapter(tiny.decoder), "some/model", None)
     assert list(tmp_path.iterdir()) == []

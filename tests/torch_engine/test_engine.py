@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 from mint.core.datum import Datum
 from mint.core.errors import Fault, UnknownModelError
@@ -374,6 +375,25 @@ def test_pinned_weights_leave_memory_and_come_back(bench, tmp_path, monkeypatch)
     bench.run(ReleaseSampler(sampler_id=SamplerId("s0")))
     bench.run(ReleaseSampler(sampler_id=SamplerId("s1")))
     assert len(list(spilled.iterdir())) == 0
+
+
+def test_a_full_scratch_disk_loses_no_pinned_weights(bench, monkeypatch):
+    model = bench.create("m")
+    bench.train(model)
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("a")))
+    drawn = tokens_of(bench.sample("a", num_samples=3))
+    monkeypatch.setattr(bench.engine._shelf, "_limit", 1)
+
+    def full(*_: object) -> None:
+        raise SafetensorError("no space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(samplers, "save_file", full)
+        refused = bench.run(PinSampler(model_id=model, sampler_id=SamplerId("b")))
+        assert isinstance(refused, Failure)
+        assert "no space left" in refused.message
+
+    assert tokens_of(bench.sample("a", num_samples=3)) == drawn
 
 
 def test_an_unknown_base_model_fails_its_operation_by_name(bench):

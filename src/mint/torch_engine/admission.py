@@ -42,7 +42,11 @@ class Admission:
         return prompt
 
     def admit(self) -> None:
-        """Let in as many of the waiting sequences as fit now."""
+        """Let in as many of the waiting sequences as fit now.
+
+        Whatever this raises (out of memory) is about the request in front: it has no new sequence,
+        and those before it are in.
+        """
         while self.waiting:
             request = self.waiting[0]
             while request.unadmitted and self._fits_next(request):
@@ -93,7 +97,11 @@ class Admission:
             return self._reserve(request.suffix_tokens, prompt)
         if not self._reserve(len(prompt.tokens) + request.suffix_tokens, prompt):
             return False
-        prompt.place = self._kv.new_prompt(len(prompt.tokens))
+        try:
+            prompt.place = self._kv.new_prompt(len(prompt.tokens))
+        except Exception:
+            self._kv.release(len(prompt.tokens) + request.suffix_tokens)
+            raise
         self.prefilling.append(prompt)
         return True
 

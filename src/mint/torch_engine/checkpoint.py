@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -80,7 +81,7 @@ def save(
             _sync(path)
         beside.rename(folder)
         _sync(folder.parent)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter is no OSError, even for a full disk
         shutil.rmtree(beside, ignore_errors=True)
         raise ServerFaultError(f"checkpoint {folder.name} could not be written: {error}") from error
     return {**files, _MANIFEST: _stamp(folder / _MANIFEST)}
@@ -191,7 +192,7 @@ def _verified(folder: Path, name: str) -> dict[str, Tensor]:
     want = read_manifest(folder).files.get(name)
     try:
         got = _stamp(folder / name)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # the latter is no OSError, even for a full disk
         raise ServerFaultError(f"checkpoint file {folder / name} is unreadable: {error}") from error
     if want is None or got != tuple(want):
         raise ServerFaultError(

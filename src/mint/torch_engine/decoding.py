@@ -117,7 +117,7 @@ class Decoding:
         """One slice: some prompt tokens, or one more token of every running sequence."""
         self._drop_withdrawn()
         admission = self._admission
-        admission.admit()
+        self._guarded(admission.admit, lambda: [admission.waiting[0]])
         # In turns: a long prompt does not freeze those who run, nor the reverse.
         prefill = admission.prefilling and not (admission.running and self._prefilled_last)
         self._prefilled_last = bool(prefill)
@@ -126,13 +126,13 @@ class Decoding:
                 pieces = self._next_pieces()
                 prompts = {prompt for prompt, _ in pieces}
                 users = [r for r in self._requests.values() if r.prompt in prompts]
-                self._guarded(lambda: self._prefill(pieces), users)
+                self._guarded(lambda: self._prefill(pieces), lambda: users)
             elif admission.running:
                 users = [sequence.request for sequence in admission.running]
-                self._guarded(self._decode, users)
+                self._guarded(self._decode, lambda: users)
             ready = [s for s in admission.fresh if s.prompt.last_hidden_E is not None]
             if ready:
-                self._guarded(lambda: self._begin(ready), [s.request for s in ready])
+                self._guarded(lambda: self._begin(ready), lambda: [s.request for s in ready])
         ended, self._ended = self._ended, []
         return ended
 
@@ -175,15 +175,15 @@ class Decoding:
         if request.operation_id in self._requests:
             self._end(request, Failure(message, fault))
 
-    def _guarded(self, compute: Callable[[], None], users: Iterable[Request]) -> None:
+    def _guarded(self, compute: Callable[[], None], users: Callable[[], Iterable[Request]]) -> None:
         """The boundary where whatever a slice throws (out of memory, mostly) becomes the outcome of
         the requests that took part in it; the others go on."""
-        users = list(users)
         try:
             compute()
         except Exception as error:
-            log.exception("a sampling slice failed; %d sequences were in it", len(users))
-            for request in users:
+            failed = list(users())
+            log.exception("a sampling slice failed; %d sequences were in it", len(failed))
+            for request in failed:
                 self._fail(
                     request,
                     f"sampling failed in the engine: {error} Send the request again; if memory "

@@ -142,14 +142,20 @@ class KvCache:
 
     def lengthen(self, places: Sequence[Place]) -> list[Place]:
         """Longer places with the same content for continuations that fill theirs, all from one
-        shelf; the old places are given back."""
+        shelf; the old places are given back. If memory runs out they stay as they are."""
         old = places[0].shelf
         new = self._shelf(self.suffixes, place_length(old.length + 1)).take(len(places))
-        sources = torch.tensor([place.slot for place in places], device=self._shape.device)
-        targets = torch.tensor([place.slot for place in new], device=self._shape.device)
         shelf = new[0].shelf
-        shelf.k_LNKSD[:, targets, :, : old.length] = old.k_LNKSD[:, sources]
-        shelf.v_LNKSD[:, targets, :, : old.length] = old.v_LNKSD[:, sources]
+        try:
+            sources = torch.tensor([place.slot for place in places], device=self._shape.device)
+            targets = torch.tensor([place.slot for place in new], device=self._shape.device)
+            shelf.k_LNKSD[:, targets, :, : old.length] = old.k_LNKSD[:, sources]
+            shelf.v_LNKSD[:, targets, :, : old.length] = old.v_LNKSD[:, sources]
+        except Exception:
+            # A place that no sequence has would be missed by every later step of this shelf.
+            for place in reversed(new):
+                self.give_back(place)
+            raise
         for before, after in zip(places, new, strict=True):
             after.used = before.used
         for place in places:

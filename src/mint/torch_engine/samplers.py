@@ -55,8 +55,9 @@ class SamplerShelf:
             self._held.move_to_end(name)
             return self._held[name]
         if name in self._spilled:
-            layout, version, path = self._spilled.pop(name)
+            layout, version, path = self._spilled[name]
             weights = AdapterWeights(layout, load_file(path)["flat"].to(device), version)
+            del self._spilled[name]
             path.unlink()
         elif folder is not None:
             manifest = checkpoint.read_manifest(folder)
@@ -82,8 +83,9 @@ class SamplerShelf:
         self._held[name] = weights
         self._held.move_to_end(name)
         while self.nbytes > self._limit and len(self._held) > 1:
-            oldest, weights = self._held.popitem(last=False)
+            oldest, weights = next(iter(self._held.items()))
             if oldest in self._pinned:
                 file = hashlib.sha256(oldest.encode()).hexdigest()[:32] + ".safetensors"
                 save_file({"flat": weights.flat.cpu()}, self._scratch / file)
                 self._spilled[oldest] = (weights.layout, weights.version, self._scratch / file)
+            del self._held[oldest]  # only now: a full disk must not lose what nobody else has

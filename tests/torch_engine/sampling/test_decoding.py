@@ -23,6 +23,7 @@ from mint.core.operations import Failure, SampleResult
 from mint.core.sampling import StopReason
 from mint.torch_engine import attention
 from mint.torch_engine.decoder import Decoder
+from mint.torch_engine.kv_cache import KvCache, Place
 from mint.torch_engine.models.files import ModelFiles
 from mint.torch_engine.models.loader import load_module
 from mint.torch_engine.models.tiny import Family
@@ -306,6 +307,32 @@ def test_a_slice_that_throws_fails_those_in_it_and_the_next_request_runs(
     assert failure.fault is Fault.SERVER
     assert "not enough memory" in failure.message
     assert len(tokens_of(sample_all(decoding, {"next": (sample, None)})["next"])[0]) == 4
+
+
+def test_a_request_whose_memory_is_not_there_fails_alone_and_is_not_counted(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+):
+    decoding = decoding_of(tiny)
+    new_prompt = KvCache.new_prompt
+
+    def too_long(kv: KvCache, tokens: int) -> Place:
+        if tokens == 40:
+            raise RuntimeError("not enough memory: you tried to allocate 1 GB.")
+        return new_prompt(kv, tokens)
+
+    monkeypatch.setattr(KvCache, "new_prompt", too_long)
+    for name, length in (("before", 3), ("long", 40), ("after", 5)):
+        prompt = request(list(range(length)), num_samples=2, max_tokens=4, stop=NO_STOP)
+        decoding.add(OperationId(name), prompt, None)
+    ended = finish(decoding)
+
+    failure = ended["long"]
+    assert isinstance(failure, Failure)
+    assert failure.fault is Fault.SERVER
+    assert "not enough memory" in failure.message
+    assert isinstance(ended["before"], SampleResult)
+    assert isinstance(ended["after"], SampleResult)
+    assert decoding._kv.reserved == 0
 
 
 def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(tiny: Tiny):

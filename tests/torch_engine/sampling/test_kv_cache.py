@@ -64,6 +64,24 @@ def test_a_longer_place_begins_with_what_the_shorter_held(kv: KvCache):
     assert stays.shelf.places == [stays]
 
 
+def test_a_place_that_cannot_grow_leaves_none_behind(kv: KvCache, monkeypatch):
+    places = kv.new_suffixes(2)
+    for value, place in enumerate(places):
+        write(place, value + 1)
+
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as memory:
+        memory.setattr(torch, "tensor", full)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            kv.lengthen(places)
+
+    assert kv.suffixes[24].places == []
+    assert [holds(place) for place in places] == [1, 2]
+    assert [place.shelf.length for place in kv.lengthen(places)] == [24, 24]
+
+
 def test_memory_is_given_back_with_the_last_place(kv: KvCache):
     places = [kv.new_prompt(20), *kv.new_suffixes(3)]
     assert kv.nbytes >= (24 + 3 * 16) * 2 * 2 * 3 * 4
