@@ -19,6 +19,8 @@ class CheckpointKind(StrEnum):
     """Adapter only."""
 
 
+    EXTERNAL = "external_weights"
+    """Adapter only, saved to be taken elsewhere. Clients before 0.30 do not know the word."""
 @dataclass(frozen=True)
 class CheckpointRef:
     """One checkpoint: which model saved it, as what, under which name."""
@@ -32,7 +34,7 @@ class CheckpointRef:
 
     @classmethod
     def parse(cls, text: str) -> "CheckpointRef":
-        """Read `tinker://<model_id>/weights|sampler_weights/<name>` (or `mint://…`).
+        """Read `tinker://<model_id>/<kind>/<name>` (or `mint://…`), kind one of CheckpointKind.
 
         Raises:
             UserError: any other form.

@@ -36,6 +36,18 @@ class CreateModelFrom:
     lora_seed: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImportAdapter:
+    """Turn an uploaded PEFT folder into a checkpoint, under a run of its own that never lives."""
+
+    model_id: ModelId
+    base_model: str
+    path: str
+    """The checkpoint's own path. Of the kind `weights` if the upload brings optimizer state."""
+    upload: str
+    """Name of the folder with the files as they came. It is used up, whatever comes of it."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForwardBackward:
     """Compute a loss over data; unless `forward_only`, add its gradient to the adapter's."""
@@ -66,7 +78,7 @@ class DiscardGradients:
 
 @dataclass(frozen=True, kw_only=True)
 class SaveWeights:
-    """Write a checkpoint: with optimizer state (`weights/`) or without (`sampler_weights/`)."""
+    """Write a checkpoint: with optimizer state (`weights/`) or without (the other kinds)."""
 
     model_id: ModelId
     path: str

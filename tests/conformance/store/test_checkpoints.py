@@ -1,6 +1,9 @@
+from datetime import timedelta
+
 import pytest
 from tests.server.rows import ANNE, BOB, a_checkpoint, a_model, a_session, an_operation
 
+from mint.core.checkpoints import CheckpointKind
 from mint.core.errors import NotFoundError
 from mint.core.ids import ModelId
 from mint.server.store.records import Effects, NewCheckpoint
@@ -89,3 +92,40 @@ def test_a_deleted_checkpoint_gives_its_folder_up(store, model):
     assert store.delete_checkpoint(ANNE, saved.path) == saved.folder
     with pytest.raises(NotFoundError):
         store.delete_checkpoint(ANNE, saved.path)
+
+
+def test_publishing_and_hiding_again_may_be_said_twice(store, model):
+    saved = a_checkpoint(model, "a")
+    store.add_checkpoint(saved)
+
+    for is_public in (True, True, False, False):
+        store.set_public(ANNE, saved.path, is_public)
+        assert store.checkpoint(ANNE, saved.path).is_public is is_public
+    with pytest.raises(NotFoundError):
+        store.set_public(BOB, saved.path, True)
+
+
+def test_an_end_can_be_set_moved_and_taken_away(store, model, clock):
+    saved = a_checkpoint(model, "a")
+    store.add_checkpoint(saved)
+    later = clock.now + timedelta(hours=1)
+
+    store.set_expiry(ANNE, saved.path, later)
+    assert store.checkpoint(ANNE, saved.path).expires_at == later
+    store.set_expiry(ANNE, saved.path, None)
+    clock.advance(hours=2)
+    assert store.checkpoint(ANNE, saved.path).expires_at is None
+    store.set_expiry(ANNE, saved.path, clock.now)
+    with pytest.raises(NotFoundError):  # it is over, and stays so
+        store.set_expiry(ANNE, saved.path, None)
+
+
+def test_a_listing_and_its_count_agree_on_the_kinds(store, model):
+    for kind in CheckpointKind:
+        store.add_checkpoint(a_checkpoint(model, "a", kind=kind.value))
+    old = (CheckpointKind.TRAINING, CheckpointKind.SAMPLER)
+
+    assert store.count_checkpoints(ANNE) == 3
+    assert store.count_checkpoints(ANNE, kinds=old) == 2
+    assert {c.kind for c in store.list_checkpoints(ANNE, kinds=old)} == {k.value for k in old}
+    assert store.count_checkpoints(BOB) == 0

@@ -1,4 +1,5 @@
 import threading
+from datetime import timedelta
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -224,3 +225,13 @@ def test_ids_are_never_given_twice(store, clock):
     store.forget_old(clock.now)
 
     assert store.enqueue(an_operation()) != first
+
+
+def test_a_place_in_the_queue_says_how_far_and_how_fast(store, clock):
+    ids = [store.enqueue(an_operation()) for _ in range(4)]
+    store.finish(ids[0], b"r")
+    clock.advance(minutes=5)
+    store.finish(ids[1], b"r")
+
+    place = store.place(ids[3], clock.now - timedelta(minutes=1))
+    assert (place.before, place.waiting, place.ended_lately) == (1, 2, 1)

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from sqlalchemy.exc import IntegrityError
 from tests.server.rows import ANNE, BOB, a_model, a_sampler, a_session, create_of
@@ -120,3 +122,50 @@ def _served(name: str, vocab_size: int = 8) -> ServedModel:
         name=name, architecture="llama", vocab_size=vocab_size, max_context=16, parameters=1,
         dtype="float32", device="cpu", tokenizer_folder="/nowhere",
     )  # fmt: skip
+
+
+def test_sessions_are_read_on_from_behind_one_newest_first(store, clock):
+    opened = [a_session(store).session_id for _ in range(3)]  # at the same moment
+    clock.advance(seconds=1)
+    newest = a_session(store)
+    listed = [session.session_id for session in store.sessions_before(ANNE, None, 10)]
+
+    assert listed == [newest.session_id, *sorted(opened)]
+    last = store.session(ANNE, listed[1])
+    rest = store.sessions_before(ANNE, (last.created_at, last.session_id), 10)
+    assert [session.session_id for session in rest] == listed[2:]
+    assert store.sessions_before(BOB, None, 10) == []
+
+
+def test_a_project_is_a_label_that_its_owner_gives(store):
+    session, other = a_session(store), a_session(store)
+    for its in (session, other):
+        model = a_model(its)
+        store.enqueue(create_of(model), model=model)
+    store.assign_project(ANNE, session.session_id, "atlas")
+
+    assert store.session(ANNE, session.session_id).project_id == "atlas"
+    [listed] = store.list_models(ANNE, project_id="atlas")
+    assert listed.session_id == session.session_id
+    assert store.count_models(ANNE, project_id="atlas") == 1
+    assert store.count_models(ANNE) == 2
+    with pytest.raises(NotFoundError):
+        store.assign_project(BOB, session.session_id, "mine")
+
+
+def test_clones_of_a_sampling_client_are_counted_from_one(store):
+    store.create_sampler(a_sampler(a_session(store), "s"))
+
+    assert [store.add_clone(ANNE, "s") for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(NotFoundError):
+        store.add_clone(BOB, "s")
+
+
+def test_a_copied_model_is_recorded_once_and_never_lives(store):
+    model = a_model(a_session(store))
+    for _ in range(2):
+        store.add_copied_model(model)
+
+    assert store.model(ANNE, model.model_id).state is ModelState.UNLOADED
+    with pytest.raises(NotFoundError):
+        store.add_copied_model(replace(model, owner=BOB))

@@ -1,8 +1,10 @@
 """Checkpoints: whose they are, where they lie, until when."""
 
+from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
 
 from mint.core.checkpoints import CheckpointKind
 from mint.core.errors import NotFoundError
@@ -33,28 +35,84 @@ class Checkpoints(Database):
         return rows.checkpoint(row)
 
     def list_checkpoints(
-        self, owner: Owner, model_id: ModelId | None = None, limit: int = 100, offset: int = 0
+        self,
+        owner: Owner,
+        model_id: ModelId | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        *,
+        kinds: Iterable[CheckpointKind] = CheckpointKind,
     ) -> list[Checkpoint]:
         """The owner's checkpoints, newest first; of one model if given."""
-        query = select(checkpoints).where(checkpoints.c.owner == owner, self._lives())
-        if model_id is not None:
-            query = query.where(checkpoints.c.model_id == model_id)
-        query = query.order_by(checkpoints.c.created_at.desc(), checkpoints.c.path)
         with self.reading() as tx:
-            found = tx.execute(query.limit(limit).offset(offset)).all()
+            found = tx.execute(
+                select(checkpoints)
+                .where(self._listed(owner, model_id, kinds))
+                .order_by(checkpoints.c.created_at.desc(), checkpoints.c.path)
+                .limit(limit)
+                .offset(offset)
+            ).all()
         return [rows.checkpoint(row) for row in found]
 
-    def newest_checkpoint(self, model_id: ModelId) -> Checkpoint | None:
-        """The latest checkpoint of a model from which training can go on."""
+    def count_checkpoints(
+        self,
+        owner: Owner,
+        model_id: ModelId | None = None,
+        *,
+        kinds: Iterable[CheckpointKind] = CheckpointKind,
+    ) -> int:
+        """How many `list_checkpoints` would give without a limit."""
+        listed = self._listed(owner, model_id, kinds)
+        with self.reading() as tx:
+            return tx.execute(
+                select(func.count()).select_from(checkpoints).where(listed)
+            ).scalar_one()
+
+    def add_checkpoint(self, new: NewCheckpoint) -> str | None:
+        """Record a checkpoint whose files are there already, such as a copy.
+
+        Returns:
+            The folder of the one it replaces, which the caller removes.
+        """
+        with self.writing() as tx:
+            return replace_checkpoint(tx, new, self._clock())
+
+    def set_public(self, owner: Owner, path: str, is_public: bool) -> None:
+        """Let everybody with a key read a checkpoint of the owner's, or nobody else any more.
+
+        Raises:
+            NotFoundError: unknown, expired, or another owner's.
+        """
+        self._change(owner, path, is_public=is_public)
+
+    def set_expiry(self, owner: Owner, path: str, expires_at: datetime | None) -> None:
+        """Give a checkpoint of the owner's another end; None: it has none.
+
+        Raises:
+            NotFoundError: unknown, expired, or another owner's.
+        """
+        self._change(owner, path, expires_at=expires_at)
+
+    def _change(self, owner: Owner, path: str, **values: Any) -> None:
+        mine = (checkpoints.c.owner == owner) & (checkpoints.c.path == path)
+        with self.writing() as tx:
+            changed = tx.execute(checkpoints.update().where(mine, self._lives()).values(**values))
+            if not changed.rowcount:
+                raise _no_checkpoint(path)
+
+    def newest_checkpoint(
+        self, model_id: ModelId, kind: CheckpointKind = CheckpointKind.TRAINING
+    ) -> Checkpoint | None:
+        """The latest checkpoint of a model, as a rule of those from which training can go on."""
         with self.reading() as tx:
             row = tx.execute(
                 select(checkpoints)
                 .where(
                     checkpoints.c.model_id == model_id,
-                    checkpoints.c.kind == CheckpointKind.TRAINING,
+                    checkpoints.c.kind == kind,
                     self._lives(),
                 )
-                .order_by(checkpoints.c.created_at.desc())
+                .order_by(checkpoints.c.created_at.desc(), checkpoints.c.path)
                 .limit(1)
             ).one_or_none()
         return rows.checkpoint(row) if row else None
@@ -85,6 +143,16 @@ class Checkpoints(Database):
         """The folders of all checkpoints; any other beside them is left over from a crash."""
         with self.reading() as tx:
             return set(tx.execute(select(checkpoints.c.folder)).scalars())
+
+    def _listed(
+        self, owner: Owner, model_id: ModelId | None, kinds: Iterable[CheckpointKind]
+    ) -> ColumnElement[bool]:
+        listed = and_(
+            checkpoints.c.owner == owner,
+            checkpoints.c.kind.in_([kind.value for kind in kinds]),
+            self._lives(),
+        )
+        return listed if model_id is None else and_(listed, checkpoints.c.model_id == model_id)
 
     def _lives(self):
         return or_(checkpoints.c.expires_at.is_(None), checkpoints.c.expires_at > self._clock())

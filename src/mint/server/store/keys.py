@@ -38,6 +38,21 @@ class Keys(Database):
             ).one_or_none()
         return rows.key(row) if row else None
 
+    def key(self, key_id: KeyId) -> Key:
+        """Raises: NotFoundError: there is no such key."""
+        with self.reading() as tx:
+            row = tx.execute(select(keys).where(keys.c.key_id == key_id)).one_or_none()
+        if not row:
+            raise _no_key(key_id)
+        return rows.key(row)
+
+    def note_key_use(self, key_id: KeyId) -> None:
+        """Remember that a key was used now."""
+        with self.writing() as tx:
+            tx.execute(
+                keys.update().where(keys.c.key_id == key_id).values(last_used_at=self._clock())
+            )
+
     def list_keys(self) -> list[Key]:
         """All keys, revoked ones too, oldest first."""
         with self.reading() as tx:
@@ -53,9 +68,13 @@ class Keys(Database):
         with self.writing() as tx:
             known = tx.execute(select(keys.c.key_id).where(keys.c.key_id == key_id)).one_or_none()
             if not known:
-                raise NotFoundError(f"there is no key {key_id!r}. `mint keys list` shows all.")
+                raise _no_key(key_id)
             tx.execute(
                 keys.update()
                 .where(keys.c.key_id == key_id, keys.c.revoked_at.is_(None))
                 .values(revoked_at=self._clock())
             )
+
+
+def _no_key(key_id: KeyId) -> NotFoundError:
+    return NotFoundError(f"there is no key {key_id!r}. `mint keys list` shows all.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 from sqlalchemy.exc import IntegrityError
 
 from mint.core.errors import NotFoundError
@@ -12,7 +12,7 @@ from mint.core.models import ServedModel
 from mint.server.store import rows
 from mint.server.store.database import Database
 from mint.server.store.records import Model, ModelState, NewModel, NewSampler, Sampler
-from mint.server.store.schema import models, samplers, served_models
+from mint.server.store.schema import models, samplers, served_models, sessions
 
 
 class Models(Database):
@@ -26,17 +26,44 @@ class Models(Database):
             raise no_model(model_id)
         return rows.model(row)
 
-    def list_models(self, owner: Owner, limit: int = 100, offset: int = 0) -> list[Model]:
-        """The owner's models, the most recently used first."""
+    def list_models(
+        self, owner: Owner, limit: int = 100, offset: int = 0, *, project_id: str | None = None
+    ) -> list[Model]:
+        """The owner's models, the most recently used first; of one project if given."""
         with self.reading() as tx:
             found = tx.execute(
                 select(models)
-                .where(models.c.owner == owner)
+                .where(_of(owner, project_id))
                 .order_by(models.c.last_request_at.desc(), models.c.model_id)
                 .limit(limit)
                 .offset(offset)
             ).all()
         return [rows.model(row) for row in found]
+
+    def count_models(self, owner: Owner, *, project_id: str | None = None) -> int:
+        """How many models the owner has; in one project if given."""
+        with self.reading() as tx:
+            return tx.execute(
+                select(func.count()).select_from(models).where(_of(owner, project_id))
+            ).scalar_one()
+
+    def add_copied_model(self, new: NewModel) -> None:
+        """Record a model that has checkpoints and never lives; once, however often it is told.
+
+        Raises:
+            NotFoundError: the id is another owner's.
+        """
+        with self.writing() as tx:
+            try:
+                with tx.begin_nested():
+                    insert_model(tx, new, state=ModelState.UNLOADED, now=self._clock())
+            except IntegrityError:
+                known = select(models.c.owner).where(models.c.model_id == new.model_id)
+                owner = tx.execute(known).scalar_one_or_none()
+                if owner is None:
+                    raise  # another constraint: its session does not exist
+                if owner != new.owner:
+                    raise no_model(new.model_id) from None
 
     def models_in_memory(self) -> list[Model]:
         """The models of all owners that an engine holds, as far as the store knows."""
@@ -80,6 +107,24 @@ class Models(Database):
             raise _no_sampler(sampler_id)
         return rows.sampler(row)
 
+    def add_clone(self, owner: Owner, sampler_id: SamplerId) -> int:
+        """Count one more client of a sampling session, and return its number; the first has 0.
+
+        Raises:
+            NotFoundError: unknown, or another owner's.
+        """
+        mine = (samplers.c.owner == owner) & (samplers.c.sampler_id == sampler_id)
+        with self.writing() as tx:
+            number = tx.execute(
+                samplers.update()
+                .where(mine)
+                .values(clones=samplers.c.clones + 1)
+                .returning(samplers.c.clones)
+            ).scalar_one_or_none()
+        if number is None:
+            raise _no_sampler(sampler_id)
+        return number
+
     def pinned_among(self, sampler_ids: Iterable[SamplerId]) -> dict[SamplerId, ModelId]:
         """Which of these have weights pinned in an engine's memory, and of which model."""
         with self.reading() as tx:
@@ -111,6 +156,14 @@ class Models(Database):
         with self.reading() as tx:
             found = tx.execute(select(served_models).order_by(served_models.c.rank)).all()
         return [rows.served(row) for row in found]
+
+
+def _of(owner: Owner, project_id: str | None) -> ColumnElement[bool]:
+    mine = models.c.owner == owner
+    if project_id is None:
+        return mine
+    in_project = select(sessions.c.session_id).where(sessions.c.project_id == project_id)
+    return mine & models.c.session_id.in_(in_project)
 
 
 def insert_model(tx: Connection, new: NewModel, *, state: ModelState, now) -> None:

@@ -32,8 +32,10 @@ from mint.server.store.records import (
     OperationRecord,
     OperationStatus,
     PendingOperation,
+    QueuePlace,
 )
 from mint.server.store.schema import operations
+from mint.server.store.usage import count
 
 _SEEN = (
     operations.c.id, operations.c.kind, operations.c.owner, operations.c.model_id,
@@ -105,6 +107,23 @@ class Operations(Database):
             return tx.execute(
                 select(func.count()).select_from(operations).where(before)
             ).scalar_one()
+
+    def place(self, operation_id: OperationId, lately: datetime) -> QueuePlace:
+        """How far an operation is from its turn, and how many have ended since `lately`."""
+        waits = operations.c.status == OperationStatus.PENDING
+        ended = [status for status in OperationStatus if status.ended]
+        with self.reading() as tx:
+            before, waiting = tx.execute(
+                select(
+                    func.count().filter(operations.c.id < number(operation_id)), func.count()
+                ).where(waits)
+            ).one()
+            ended_lately = tx.execute(
+                select(func.count()).where(
+                    operations.c.status.in_(ended), operations.c.finished_at >= lately
+                )
+            ).scalar_one()
+        return QueuePlace(before=before, waiting=waiting, ended_lately=ended_lately)
 
     def pending(self, limit: int | None = None, after: int = 0) -> list[PendingOperation]:
         """What waits, in order of arrival; only arrivals later than `after`."""
@@ -216,6 +235,7 @@ class Operations(Database):
         with self.writing() as tx:
             if not end(tx, operation_id, result, failure, now, was_started=was_started):
                 return []
+            count(tx, operation_id, effects, failed=failure is not None, now=now)
             return apply(tx, effects, now)
 
     def cancel(self, owner: Owner, operation_id: OperationId) -> OperationStatus:

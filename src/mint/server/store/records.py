@@ -22,6 +22,8 @@ class Key:
     is_admin: bool
     created_at: datetime
     revoked_at: datetime | None
+    last_used_at: datetime | None
+    """To the minute; None: never."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,10 @@ class NewSession:
     user_metadata: Mapping[str, str] = field(default_factory=dict)
     sdk_version: str = ""
     display_name: str | None = None
+    project_id: str | None = None
+    """A label to list by; opens and closes nothing."""
+    key_id: KeyId | None = None
+    """The key it is opened with; what is computed for it counts as that key's usage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +48,14 @@ class Session:
     created_at: datetime
     last_seen_at: datetime
     finished_at: datetime | None
+    finish_reason: str | None
+    """In the client's words; "expired" if it fell silent."""
+    finish_detail: str | None
     tags: tuple[str, ...]
     user_metadata: Mapping[str, str]
     sdk_version: str
     display_name: str | None
+    project_id: str | None
 
 
 class ModelState(StrEnum):
@@ -204,6 +214,60 @@ class NewCheckpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """What an operation has computed, in tokens."""
+
+    trained: int = 0
+    """Read in passes over data, forward-only ones included."""
+    prompt: int = 0
+    """Read as the prompt of a sample; once, however many continuations it has."""
+    sampled: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What was computed for one key within one hour, or over all hours where `hour` is None.
+
+    `key_id` and `base_model` are "" for what cannot be told.
+    """
+
+    hour: datetime | None
+    owner: Owner
+    key_id: str
+    base_model: str
+    operations: int
+    """Ended ones, failed ones included."""
+    failed: int
+    trained_tokens: int
+    prompt_tokens: int
+    sampled_tokens: int
+    checkpoints: int
+    """Saved, whether or not they are still there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """What an owner's checkpoints take on disk, of one project (None: of no project)."""
+
+    owner: Owner
+    project_id: str | None
+    checkpoints: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuePlace:
+    """How far an operation is from its turn."""
+
+    before: int
+    """How many wait that came before it."""
+    waiting: int
+    """How many wait in all, itself included."""
+    ended_lately: int
+    """How many ended within the time that was asked about."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Effects:
     """What the end of an operation changes besides its own row; None: unchanged.
 
@@ -219,6 +283,7 @@ class Effects:
     weights_version: int | None = None
     checkpoint: NewCheckpoint | None = None
     delete_sampler: SamplerId | None = None
+    tokens: Tokens = Tokens()
 
 
 NO_EFFECTS = Effects()

@@ -36,6 +36,7 @@ def key(row: AnyRow) -> Key:
         is_admin=row.is_admin,
         created_at=row.created_at,
         revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
     )
 
 
@@ -46,10 +47,13 @@ def session(row: AnyRow) -> Session:
         created_at=row.created_at,
         last_seen_at=row.last_seen_at,
         finished_at=row.finished_at,
+        finish_reason=row.finish_reason,
+        finish_detail=row.finish_detail,
         tags=tuple(row.tags),
         user_metadata=row.user_metadata,
         sdk_version=row.sdk_version,
         display_name=row.display_name,
+        project_id=row.project_id,
     )
 
 

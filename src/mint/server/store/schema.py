@@ -77,6 +77,7 @@ keys = Table(
     Column("is_admin", Boolean, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     Column("revoked_at", UtcDateTime),
+    Column("last_used_at", UtcDateTime),
 )  # fmt: skip
 
 sessions = Table(
@@ -93,6 +94,8 @@ sessions = Table(
     Column("user_metadata", JSON, nullable=False),
     Column("sdk_version", Words, nullable=False),
     Column("display_name", Words),
+    Column("project_id", Words),
+    Column("key_id", Words),  # the key it was opened with
     # NULLs never collide, in both databases: a call without a key is never a retry.
     UniqueConstraint("owner", "idempotency_key"),
     Index(None, "finished_at", "last_seen_at"),
@@ -120,6 +123,7 @@ samplers = Table(
     Column("base_model", Words, nullable=False),
     Column("weights", Words),
     Column("model_id", Words),
+    Column("clones", Integer, nullable=False, server_default="0"),
 )  # fmt: skip
 
 operations = Table(
@@ -181,4 +185,18 @@ served_models = Table(
     Column("dtype", Words, nullable=False),
     Column("device", Words, nullable=False),
     Column("tokenizer_folder", Words, nullable=False),
+)  # fmt: skip
+
+usage = Table(
+    "usage", metadata,
+    Column("hour", UtcDateTime, primary_key=True),  # UTC, when the work ended
+    Column("owner", Words, primary_key=True),
+    Column("key_id", Words, primary_key=True),  # "": unknown, as for base_model
+    Column("base_model", Words, primary_key=True),
+    Column("operations", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("trained_tokens", BigInteger, nullable=False),
+    Column("prompt_tokens", BigInteger, nullable=False),
+    Column("sampled_tokens", BigInteger, nullable=False),
+    Column("checkpoints", BigInteger, nullable=False),
 )  # fmt: skip

@@ -1,8 +1,9 @@
 """Sessions: one client's visit, and what lives in it."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 
 from mint.core.errors import NotFoundError
@@ -10,7 +11,7 @@ from mint.core.ids import Owner, SessionId
 from mint.server.store import rows
 from mint.server.store.database import Database
 from mint.server.store.records import Model, NewSession, Sampler, Session
-from mint.server.store.schema import models, samplers, sessions
+from mint.server.store.schema import checkpoints, models, samplers, sessions
 
 
 class Sessions(Database):
@@ -27,6 +28,8 @@ class Sessions(Database):
             "user_metadata": dict(new.user_metadata),
             "sdk_version": new.sdk_version,
             "display_name": new.display_name,
+            "project_id": new.project_id,
+            "key_id": new.key_id,
         }
         same = (sessions.c.owner == new.owner) & (sessions.c.idempotency_key == new.idempotency_key)
         with self.writing() as tx:
@@ -99,6 +102,46 @@ class Sessions(Database):
                 .order_by(samplers.c.sampler_id)
             ).all()
         return [rows.model(row) for row in its_models], [rows.sampler(row) for row in its_samplers]
+
+    def assign_project(self, owner: Owner, session_id: SessionId, project_id: str) -> None:
+        """Put a session into a project.
+
+        Raises:
+            NotFoundError: unknown, or another owner's.
+        """
+        with self.writing() as tx:
+            moved = tx.execute(
+                sessions.update().where(_own(owner, session_id)).values(project_id=project_id)
+            )
+            if not moved.rowcount:
+                raise _no_session(session_id)
+
+    def sessions_before(
+        self, owner: Owner, before: tuple[datetime, str] | None, limit: int
+    ) -> list[Session]:
+        """The owner's sessions, newest first, from behind one (its time and id) on."""
+        query = select(sessions).where(sessions.c.owner == owner)
+        if before is not None:
+            at, session_id = before
+            query = query.where(
+                (sessions.c.created_at < at)
+                | ((sessions.c.created_at == at) & (sessions.c.session_id > session_id))
+            )
+        query = query.order_by(sessions.c.created_at.desc(), sessions.c.session_id)
+        with self.reading() as tx:
+            found = tx.execute(query.limit(limit)).all()
+        return [rows.session(row) for row in found]
+
+    def session_storage(self, session_ids: Iterable[SessionId]) -> dict[SessionId, tuple[int, int]]:
+        """Per session with checkpoints, how many there are and their bytes."""
+        query = (
+            select(models.c.session_id, func.count(), func.sum(checkpoints.c.size_bytes))
+            .join(checkpoints, checkpoints.c.model_id == models.c.model_id)
+            .where(models.c.session_id.in_(list(session_ids)))
+            .group_by(models.c.session_id)
+        )
+        with self.reading() as tx:
+            return {SessionId(row[0]): (row[1], int(row[2])) for row in tx.execute(query)}
 
     def list_sessions(self, owner: Owner, limit: int = 100, offset: int = 0) -> list[Session]:
         """The owner's sessions, newest first."""
