@@ -14,9 +14,11 @@ from mint.core.sampling import SamplingParams, Stop
     ("fields", "named"),
     [
         ({"max_tokens": 0}, "max_tokens=0"),
+        ({"max_tokens": 1 << 31}, "max_tokens=2147483648"),
         ({"temperature": -0.1}, "temperature=-0.1"),
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"top_k": -2}, "top_k=-2"),
+        ({"top_k": 1 << 70}, "top_k=1180591620717411303424"),
         ({"top_p": 0.0}, "top_p=0.0"),
         ({"top_p": 1.1}, "top_p=1.1"),
         ({"stop": Stop(texts=("a", ""))}, "empty string"),

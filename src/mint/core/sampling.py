@@ -11,6 +11,9 @@ from mint.core.errors import ConfigError
 
 Logprobs = NDArray[np.float32]
 
+_MOST = (1 << 31) - 1
+"""Of counts: what an int32 holds. Requests share arrays, and a larger one would not fit in them."""
+
 
 class StopReason(StrEnum):
     STOP = "stop"
@@ -55,12 +58,12 @@ class SamplingParams:
     stop: Stop = Stop()
 
     def __post_init__(self) -> None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ConfigError(f"max_tokens={self.max_tokens}: give 1 or more, or leave it out.")
+        if self.max_tokens is not None and not 1 <= self.max_tokens <= _MOST:
+            raise ConfigError(f"max_tokens={self.max_tokens}: give 1 to {_MOST}, or leave it out.")
         if not math.isfinite(self.temperature) or self.temperature < 0:
             raise ConfigError(f"temperature={self.temperature}: give 0 (greedy) or more.")
-        if self.top_k < -1:
-            raise ConfigError(f"top_k={self.top_k}: give -1 or 0 (off), or 1 and more.")
+        if not -1 <= self.top_k <= _MOST:
+            raise ConfigError(f"top_k={self.top_k}: give -1 or 0 (off), or 1 to {_MOST}.")
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p={self.top_p}: give a value in (0, 1].")
         if any(not text for text in self.stop.texts):

@@ -6,9 +6,13 @@ Numbers out of range and contradictions are no business of this file: they are f
 becomes a core value, and reach the caller as the failed result of the operation.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+SequenceNumber = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
+"""Names a request for its retries, in a 64-bit column: beyond it, nothing can be recorded that a
+failed result could be read from."""
 
 
 class Body(BaseModel):
@@ -64,7 +68,7 @@ class OptimizerConfig(Body):
 
 class CreateModel(Body):
     session_id: str
-    model_seq_id: int
+    model_seq_id: SequenceNumber
     base_model: str
     lora_config: LoraConfig = LoraConfig()
     user_metadata: dict[str, Any] = {}
@@ -120,7 +124,7 @@ class ForwardBackward(Body):
     """JSON form, of SDKs up to 0.24. Forward-only ones carry `forward_input` instead."""
 
     model_id: str
-    seq_id: int | None = None
+    seq_id: SequenceNumber | None = None
     forward_backward_input: ForwardBackwardInput | None = None
     forward_input: ForwardBackwardInput | None = None
 
@@ -136,7 +140,7 @@ class AdamBody(Body):
 
 class OptimStep(Body):
     model_id: str
-    seq_id: int | None = None
+    seq_id: SequenceNumber | None = None
     adam_params: AdamBody = AdamBody()
     optimizer_params: OptimizerConfig | None = None
     """Other optimizers than Adam come under this key (from 0.30)."""
@@ -149,14 +153,14 @@ class SaveWeights(Body):
     model_id: str
     path: str | None = None
     """The checkpoint's name, not yet a path."""
-    seq_id: int | None = None
+    seq_id: SequenceNumber | None = None
     ttl_seconds: int | None = None
     overwrite: bool = False
     user_metadata: dict[str, Any] = {}
 
 
 class SaveWeightsForSampler(SaveWeights):
-    sampling_session_seq_id: int | None = None
+    sampling_session_seq_id: SequenceNumber | None = None
     kind: str = "snapshot"
 
 
@@ -166,9 +170,9 @@ class LoadWeights(Body):
     path: str
     optimizer: bool = False
     model_id: str | None = None
-    seq_id: int | None = None
+    seq_id: SequenceNumber | None = None
     session_id: str | None = None
-    model_seq_id: int | None = None
+    model_seq_id: SequenceNumber | None = None
     base_model: str | None = None
     user_metadata: dict[str, Any] = {}
     optimizer_config: OptimizerConfig = OptimizerConfig()
@@ -183,7 +187,7 @@ class WeightsInfo(Body):
 
 class CreateSamplingSession(Body):
     session_id: str
-    sampling_session_seq_id: int
+    sampling_session_seq_id: SequenceNumber
     base_model: str | None = None
     model_path: str | None = None
 
@@ -201,7 +205,7 @@ class SamplingParamsBody(Body):
 
 class Sample(Body):
     sampling_session_id: str
-    seq_id: int | None = None
+    seq_id: SequenceNumber | None = None
     prompt: ModelInputBody
     num_samples: int = 1
     sampling_params: SamplingParamsBody = Field(default_factory=SamplingParamsBody)

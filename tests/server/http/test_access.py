@@ -104,6 +104,7 @@ def test_what_is_not_offered_is_said_by_name(house: House, method: str):
         ("get_info", b'{"model_id": 7}', "model_id"),
         ("asample", b'{"sampling_session_id": "s", "prompt": {"chunks": 1}}', "prompt.chunks"),
         ("retrieve_future", b"", "request_id: Field required"),
+        ("optim_step", b'{"model_id": "m", "seq_id": 9223372036854775808}', "seq_id"),
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused_with_the_field(
@@ -116,10 +117,11 @@ def test_a_body_that_cannot_be_read_is_refused_with_the_field(
 
 
 def test_a_query_that_cannot_be_read_is_refused_with_the_field(house: House):
-    answer = house.http.get("/api/v1/training_runs", params={"limit": "many"})
+    for path, query in (("training_runs", {"limit": "many"}), ("sessions", {"offset": 1 << 63})):
+        answer = house.http.get(f"/api/v1/{path}", params=query)
 
-    assert answer.status_code == 400
-    assert "limit" in answer.json()["detail"]
+        assert answer.status_code == 400
+        assert next(iter(query)) in answer.json()["detail"]
 
 
 def test_a_pass_in_an_unknown_content_type_is_refused_with_the_known_ones(house: House):

@@ -97,6 +97,7 @@ def test_each_sequence_asked_for_has_an_id_of_its_own(house: House):
         ("save_weights", {"path": "a/b"}, "a/b"),
         ("save_weights", {}, "no name"),
         ("save_weights", {"path": "a", "ttl_seconds": -5}, "ttl_seconds"),
+        ("save_weights", {"path": "a", "ttl_seconds": 1 << 40}, "ttl_seconds"),
         ("load_weights", {"path": "/etc/passwd"}, "not a checkpoint path"),
         ("load_weights", {"path": "tinker://m/weights/x"}, "there is no checkpoint"),
         (

@@ -13,7 +13,7 @@ from mint.server.store.records import Checkpoint, ModelState
 router = APIRouter()
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
-Offset = Annotated[int, Query(ge=0)]
+Offset = Annotated[int, Query(ge=0, lt=1 << 63)]
 
 
 @router.get("/api/v1/training_runs")

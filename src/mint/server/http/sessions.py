@@ -53,7 +53,7 @@ async def list_sessions(
     caller: Caller,
     sessions: Sessions,
     limit: Annotated[int, Query(ge=1, le=1000)] = 20,
-    offset: Annotated[int, Query(ge=0)] = 0,
+    offset: Annotated[int, Query(ge=0, lt=1 << 63)] = 0,
 ) -> dict[str, Any]:
     """The caller's sessions, newest first."""
     found = await sessions.list(caller, limit, offset)

@@ -13,6 +13,9 @@ from mint.server.service.submission import Prepared
 from mint.server.store.records import Checkpoint, Model, NewSampler
 from mint.server.store.store import Store
 
+LONGEST_TTL_S = 100 * 365 * 24 * 3600
+"""A century: a longer time to live may end beyond the last date there is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Save:
@@ -175,8 +178,10 @@ class WeightService:
 def _save_operation(model: ModelId, save: Save) -> SaveWeights:
     if save.name is None:
         raise UserError("the checkpoint has no name. Give one, such as save_state('step-10').")
-    if save.ttl_seconds is not None and save.ttl_seconds < 1:
-        raise UserError(f"ttl_seconds={save.ttl_seconds}: give 1 or more, or leave it out.")
+    if save.ttl_seconds is not None and not 1 <= save.ttl_seconds <= LONGEST_TTL_S:
+        raise UserError(
+            f"ttl_seconds={save.ttl_seconds}: give 1 to {LONGEST_TTL_S}, or leave it out."
+        )
     return SaveWeights(
         model_id=model,
         path=str(CheckpointRef(model, save.kind, check_name(save.name))),
