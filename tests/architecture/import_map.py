@@ -32,6 +32,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "mint.server": set(),
     "mint.server.logs": set(),
     "mint.server.settings": {"mint.core"},
+    "mint.server.settings_sources": {"mint.core", "mint.server.settings"},
     # the rows as frozen values: no SQL in them, so whoever decides or answers may read them
     "mint.server.store.records": {"mint.core"},
     "mint.server.scheduler": {"mint.core", "mint.server.store.records"},
@@ -78,11 +79,12 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     },
     # `keys` works on a data folder whose server need not run
     "mint.cli": {
-        "mint", "mint.client", "mint.core", "mint.server.settings", "mint.server.process",
+        "mint", "mint.client", "mint.core", "mint.server.settings_sources", "mint.server.process",
         "click", "tinker",
     },
     "mint.cli.keys": {
-        "mint.cli", "mint.core", "mint.server.settings", "mint.server.auth", "mint.server.store",
+        "mint.cli", "mint.core", "mint.server.settings_sources", "mint.server.auth",
+        "mint.server.store",
         "mint.server.store.records", "click",
     },
 }  # fmt: skip

@@ -10,7 +10,7 @@ from mint.server.auth.keys import hash_secret
 from mint.server.auth.principal import Authenticator
 from mint.server.store.store import Store
 
-HEAVY = ("tinker", "torch", "sqlalchemy", "fastapi", "uvicorn", "numpy")
+HEAVY = ("tinker", "torch", "sqlalchemy", "fastapi", "uvicorn", "numpy", "mint.server.process")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["serve", "--help"]])

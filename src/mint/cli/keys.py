@@ -1,14 +1,14 @@
-"""mint keys: who may use a server of this machine. Works on its data folder, running or not."""
+"""mint keys: who may use a server of this machine. Works on its database, running or not."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mint.cli.output import one_line
-from mint.cli.serve import data_option
+from mint.cli.serve import place_options
 from mint.core.errors import MintError
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ def keys() -> None:
 @click.argument("name")
 @click.option("--owner", help="Whose objects it opens; keys of one owner share.  [default: NAME]")
 @click.option("--admin", is_flag=True, help="May also look after the server.")
-@data_option
-def create(name: str, owner: str | None, admin: bool, data: Path | None) -> None:
+@place_options
+def create(name: str, owner: str | None, admin: bool, **place: Any) -> None:
     """Make a key called NAME and print its secret, this once."""
     from mint.core.ids import Owner
     from mint.server.auth.keys import hash_secret, hint, new_secret
 
     secret = new_secret()
-    with _store(data) as store:
+    with _store(place) as store:
         key = store.create_key(
             Owner(owner or name), name, hash_secret(secret), hint(secret), is_admin=admin
         )
@@ -44,10 +44,10 @@ def create(name: str, owner: str | None, admin: bool, data: Path | None) -> None
 
 
 @keys.command("list")
-@data_option
-def list_(data: Path | None) -> None:
+@place_options
+def list_(**place: Any) -> None:
     """List all keys, revoked ones too."""
-    with _store(data) as store:
+    with _store(place) as store:
         found = store.list_keys()
     if not found:
         click.echo("no keys yet: mint keys create NAME", err=True)
@@ -73,28 +73,30 @@ def list_(data: Path | None) -> None:
 
 @keys.command()
 @click.argument("key_id", metavar="ID")
-@data_option
-def revoke(key_id: str, data: Path | None) -> None:
+@place_options
+def revoke(key_id: str, **place: Any) -> None:
     """Make the key ID useless, from the next request on."""
     from mint.core.ids import KeyId
 
-    with _store(data) as store:
+    with _store(place) as store:
         store.revoke_key(KeyId(key_id))
     click.echo(f"revoked {key_id}.")
 
 
 @contextmanager
-def _store(data: Path | None) -> "Iterator[Store]":
-    """The store of a data folder, made if it is not there yet."""
-    from mint.server.settings import default_data
-    from mint.server.store.store import Store
+def _store(place: dict[str, Any]) -> "Iterator[Store]":
+    """The store of a server's settings, made if it is not there yet."""
+    from mint.server.settings_sources import read_place
 
-    folder = (data or default_data()).absolute()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    store = Store(folder / "mint.db")
     try:
-        yield store
+        settings = read_place(place, os.environ)
+        settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        from mint.server.store.store import Store
+
+        store = Store(settings.store_at)
+        try:
+            yield store
+        finally:
+            store.close()
     except MintError as error:
         raise click.ClickException(one_line(str(error))) from error
-    finally:
-        store.close()

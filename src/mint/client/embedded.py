@@ -6,6 +6,7 @@ names, once it has answered. A record whose process is gone, or that nobody answ
 """
 
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -36,6 +37,9 @@ NEEDED = (
     "psutil", "platformdirs",
 )  # fmt: skip
 """What `[server]` installs and the light client lacks."""
+
+_ANOTHER_SERVERS = ("MINT_CONFIG", "MINT_DATABASE")
+"""Variables that mean a server somebody runs on purpose; the embedded one has its own folder."""
 
 START_TIMEOUT_S = 900.0
 """Long, for a first start may fetch or convert a model; a server that dies is noticed at once."""
@@ -150,6 +154,7 @@ def _start(
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=settings.home,
+            env={k: v for k, v in os.environ.items() if k not in _ANOTHER_SERVERS},
             start_new_session=True,  # our Ctrl-C is not the server's: others may be using it
         )
     local_server.children.append(process)

@@ -37,7 +37,8 @@ def banner(
 ) -> list[str]:
     """What a person needs to know at start; never a secret."""
     names = ", ".join(model.name for model in served)
-    on_demand = "others by name on first use" if settings.on_demand else ""
+    others = "others by name on first use" if names else "any by name, found on first use"
+    on_demand = others if settings.on_demand else ""
     where = sorted({f"{model.device}, {model.dtype}" for model in served})
     compute = "; ".join(where) or f"device {settings.device}, dtype {settings.dtype}"
     threads = settings.threads or usable_cores()
@@ -47,6 +48,10 @@ def banner(
         f"  engine   {compute}, {threads} CPU threads (process {health.pid})",
         f"  data     {settings.data}",
     ]
+    if settings.is_shared:
+        lines.append(f"  database {settings.shown_database}")
+    if settings.config is not None:
+        lines.append(f"  settings {settings.config}, below flags and environment")
     if key_file is not None:
         lines += [
             f"  key      in {key_file}; clients of this machine:",

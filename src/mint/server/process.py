@@ -45,7 +45,7 @@ def serve(settings: ServerSettings) -> None:
     _allow_many_connections()
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _only_server(settings.data):
-        store = Store(settings.database)
+        store = Store(settings.store_at)
         check_binding(settings, store)
         key_file = local_key(store, settings.data) if settings.is_loopback else None
         listening = _listen(settings)

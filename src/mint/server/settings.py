@@ -4,7 +4,8 @@ import hashlib
 import ipaddress
 import json
 import os
-from dataclasses import asdict, dataclass, fields
+import re
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from mint.core.errors import ConfigError
 DEVICES = ("cpu", "cuda", "auto")
 DTYPES = ("float32", "bfloat16", "float16", "auto")
 LOG_FORMATS = ("text", "json")
+
+
+POSTGRES = "postgresql+psycopg://"
+_POSTGRES_TOO = ("postgresql://", "postgres://")
+"""Other spellings of the same, as other programs have them."""
 
 
 def default_data() -> Path:
@@ -38,7 +44,11 @@ class ServerSettings:
 
     data: Path
     """Folder of everything that outlives the server: database, checkpoints, keys' hashes. One
-    server at a time may use it."""
+    server at a time may use it, unless `database` is a PostgreSQL."""
+    database: str | None = field(default=None, repr=False)
+    """URL of a PostgreSQL, "postgresql+psycopg://USER@HOST/NAME". None: an SQLite file in `data`. With
+    a PostgreSQL several API processes may share one `data` and the one engine process on it. It
+    may hold a password, so it is never shown whole."""
     host: str = "127.0.0.1"
     """Address to listen on. Loopback, because anyone who reaches the port may try keys; another
     address is refused while there is no key."""
@@ -52,10 +62,10 @@ class ServerSettings:
     device: str = "auto"
     """Where to compute. "auto": CUDA if there is a device, else the CPU."""
     dtype: str = "auto"
-    """Of the base weights. "auto": float32 on a CPU, bfloat16 on CUDA; adapters are float32."""
+    """Number format of the base weights. "auto": float32 on a CPU, bfloat16 on CUDA; adapters are float32."""
     threads: int | None = None
     """CPU threads of the engine. None: the cores this process may use (affinity and cgroup)."""
-    memory_limit_bytes: int | None = None
+    memory_limit_gib: float | None = None
     """What the engine may hold in weights, adapters and caches. None: it takes its own measure."""
     max_sequences: int = 64
     """Sequences decoded side by side. More wait their turn; each needs room in the KV cache."""
@@ -73,18 +83,22 @@ class ServerSettings:
     exit_when_idle_s: float | None = None
     """Leave after this long without a request and without work. None: never. The embedded server
     uses it, so that nothing stays behind."""
+    config: Path | None = None
+    """TOML file with settings, by their names. It gives way to the environment, which gives way to
+    flags."""
     engine: str = "mint.server.worker.build:torch_engine"
     """"MODULE:FUNCTION" that builds the engine from these settings, in the engine process."""
     log_format: str = "text"
     """"text" for people, "json" for machines: one object a line."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "database", _checked_url(self.database))
         _check_choice("device", self.device.split(":")[0], DEVICES)
         _check_choice("dtype", self.dtype, DTYPES)
         _check_choice("log_format", self.log_format, LOG_FORMATS)
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port={self.port} is outside 0..65535.")
-        for name in ("threads", "memory_limit_bytes", "max_sequences", "max_pending_samples",
+        for name in ("threads", "memory_limit_gib", "max_sequences", "max_pending_samples",
                      "session_timeout_s", "result_retention_s", "exit_when_idle_s"):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -102,8 +116,23 @@ class ServerSettings:
             )
 
     @property
-    def database(self) -> Path:
-        return self.data / "mint.db"
+    def store_at(self) -> str | Path:
+        """Where the store is: a PostgreSQL's URL, or the path of an SQLite file."""
+        return self.database or self.data / "mint.db"
+
+    @property
+    def shown_database(self) -> str:
+        """The same for people: without a password."""
+        return re.sub(r"(://[^:/@]*):[^/]*@", r"\1:***@", str(self.store_at))
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other API processes may work on the same store and engine."""
+        return self.database is not None
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        return None if self.memory_limit_gib is None else int(self.memory_limit_gib * 2**30)
 
     @property
     def is_loopback(self) -> bool:
@@ -113,15 +142,15 @@ class ServerSettings:
     def engine_fingerprint(self) -> str:
         """Equal for settings that mean the same engine process, over restarts of the API."""
         mine = (
-            "models", "on_demand", "device", "dtype", "threads", "memory_limit_bytes",
-            "max_sequences", "engine",
+            "models", "on_demand", "device", "dtype", "threads", "memory_limit_gib",
+            "max_sequences", "engine", "database",
         )  # fmt: skip
         told = json.dumps([version("mint-rl"), *(getattr(self, name) for name in mine)])
         return hashlib.sha256(told.encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """For the engine process, which reads it with `from_json`."""
-        return json.dumps({**asdict(self), "data": str(self.data)})
+        """For the engine process, which reads it with `from_json`. It may hold a password."""
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> "ServerSettings":
@@ -129,7 +158,23 @@ class ServerSettings:
         unknown = set(told) - {field.name for field in fields(cls)}
         if unknown:
             raise ConfigError(f"unknown settings {sorted(unknown)}.")
-        return cls(**{**told, "data": Path(told["data"]), "models": tuple(told["models"])})
+        config = told.get("config")
+        paths = {"data": Path(told["data"]), "config": Path(config) if config else None}
+        return cls(**{**told, **paths, "models": tuple(told["models"])})
+
+
+def _checked_url(database: str | None) -> str | None:
+    if not database:
+        return None
+    for other in _POSTGRES_TOO:
+        if database.startswith(other):
+            database = POSTGRES + database.removeprefix(other)
+    if not database.startswith(POSTGRES):
+        raise ConfigError(
+            f"database: the URL begins with {database.partition('://')[0]!r}; give "
+            f"{POSTGRES}USER@HOST/NAME, or none for an SQLite file in the data folder."
+        )
+    return database
 
 
 def _check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -118,7 +118,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     (tokenizer / "tokenizer.json").write_text('{"model": {}}')
     (tokenizer / "model.safetensors").write_text("weights are not handed out")
     settings = ServerSettings(data=data, models=(MODEL,), max_pending_samples=3)
-    store = Store(settings.database)
+    store = Store(settings.store_at)
     store.set_served([_served(tokenizer)])
     link = StillLink()
     app = create_app(settings, store, link)  # type: ignore[arg-type]

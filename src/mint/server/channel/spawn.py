@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 from mint.server.channel.cores import usable_cores
 from mint.server.settings import ServerSettings
@@ -20,15 +21,20 @@ def spawn_engine(settings: ServerSettings) -> subprocess.Popen[bytes]:
     """Start an engine process for these settings; it writes its log to our stderr.
 
     It gets a session of its own: a Ctrl-C in the terminal is for the API process, which then asks
-    the engine to stop, and an API process that dies does not take it along.
+    the engine to stop, and an API process that dies does not take it along. It reads its settings
+    from stdin: everybody on the machine can see a command line, and they may hold a password.
     """
-    return subprocess.Popen(
-        [sys.executable, "-m", ENGINE_MODULE, settings.to_json()],
-        stdin=subprocess.DEVNULL,
+    process = subprocess.Popen(
+        [sys.executable, "-m", ENGINE_MODULE],
+        stdin=subprocess.PIPE,
         stdout=_STDERR,
         env=engine_environment(settings),
         start_new_session=True,
     )
+    assert process.stdin is not None
+    with process.stdin, suppress(BrokenPipeError):  # died at once: its exit status tells
+        process.stdin.write(settings.to_json().encode())
+    return process
 
 
 def engine_environment(settings: ServerSettings) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Entry of the engine process: `python -m mint.server.worker.main SETTINGS_JSON`.
+"""Entry of the engine process: `python -m mint.server.worker.main`, its settings as JSON on stdin.
 
 The API process starts it. It takes the data folder's lock, listens, builds the engine, recovers
 what an earlier one left, and works until it is told to stop or its API process stays away.
@@ -35,7 +35,7 @@ _FAREWELL_S = 5.0
 
 
 def main() -> int:
-    settings = ServerSettings.from_json(sys.argv[1])
+    settings = ServerSettings.from_json(sys.stdin.read())
     set_up_logs(settings.log_format, "engine")
     signals = Signals()
     signal.signal(signal.SIGTERM, lambda *_: signals.stop())
@@ -54,7 +54,7 @@ def _run(settings: ServerSettings, signals: Signals) -> int:
     )
     listener.start()
     try:
-        store = Store(settings.database)
+        store = Store(settings.store_at)
         listener.ended(recover(store, "the server was restarted"))
         remove_leftovers(store, settings.data)
         listener.state(EnginePhase.STARTING, "finding the models")
