@@ -9,25 +9,27 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.docs.pages import anchors, as_script, blocks, links, pages
-from tests.docs.service import ROOT, Service
+from tests.docs.pages import ROOT, anchors, as_script, blocks, links, pages
 
 from docs import tables
 from mint.cli.main import main
 from mint.core.losses import LOSSES, REFUSED
+from mint.testing import LocalService
 
 WITH_PYTHON = [page for page in pages() if any(blocks(page, "python"))]
 MAKE_VERBS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=str)
-def test_the_python_on_a_page_runs_from_top_to_bottom(page: Path, service: Service, tmp_path: Path):
+def test_the_python_on_a_page_runs_from_top_to_bottom(
+    page: Path, service: LocalService, tmp_path: Path
+):
     script = tmp_path / page.with_suffix(".py").name
     script.write_text(as_script(page))
 
     ran = subprocess.run(
         [sys.executable, str(script)],
-        env=dict(service.environment()), cwd=tmp_path, capture_output=True, text=True, timeout=200,
+        env=service.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=200,
         check=False,
     )  # fmt: skip
 

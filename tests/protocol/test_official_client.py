@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import tinker
-from tests.protocol.serving import MODEL, RunningServer
+from tests.protocol.conftest import MODEL
 from tinker import types
 
+from mint.testing import LocalService
 from mint.wire.versions import MAX_CHUNK_DATUMS
 
 PROMPT = [72, 101, 108, 108, 111]
@@ -264,7 +265,7 @@ def test_an_unknown_base_model_is_refused_with_the_ones_there_are(client: tinker
         client.create_lora_training_client(base_model="nobody/nothing").result()
 
 
-def test_a_wrong_key_is_refused(server: RunningServer):
+def test_a_wrong_key_is_refused(server: LocalService):
     with pytest.raises(tinker.AuthenticationError, match="unknown or revoked"):
         tinker.RestClient(base_url=server.url, api_key="tml-sk-stranger")
 
@@ -343,7 +344,7 @@ def test_a_batch_beyond_one_request_gives_the_sum_over_its_requests(
     assert logprobs[:50] == pytest.approx(logprobs[50:100], abs=1e-4)
 
 
-def test_two_scripts_at_once_train_as_if_each_were_alone(server: RunningServer):
+def test_two_scripts_at_once_train_as_if_each_were_alone(server: LocalService):
     texts = ([3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8])
 
     def script(text: list[int]) -> list[float]:

@@ -1,10 +1,15 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.docs.service import Service, serve
+
+from mint.client.settings import EMBEDDED_MODEL
+from mint.testing import LocalService, local_service
 
 
 @pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with serve(tmp_path_factory.mktemp("quickstart-service")) as running:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    """A server whose tiny model has the name that pages and quickstart use."""
+    with local_service(
+        tmp_path_factory.mktemp("quickstart-service"), model=EMBEDDED_MODEL
+    ) as running:
         yield running

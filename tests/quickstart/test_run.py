@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.docs.service import MODEL, ROOT, Service, without_settings
 
-SCRIPT = ROOT / "quickstart" / "custom_reward.py"
+from mint.client.settings import EMBEDDED_MODEL as MODEL
+from mint.testing import LocalService
+from mint.testing.service import without_settings
+
+SCRIPT = Path(__file__).parents[2] / "quickstart" / "custom_reward.py"
 STEP = re.compile(
     r"Step (\d+): avg_reward=(\d\.\d{3}), exact_rate=(\d\.\d{3}), format_rate=(\d\.\d{3}), "
     r"datums=(\d+)"
@@ -33,7 +36,7 @@ def quickstart(environment: Mapping[str, str], folder: Path) -> subprocess.Compl
 
 @pytest.fixture(scope="module")
 def finished(
-    service: Service, tmp_path_factory: pytest.TempPathFactory
+    service: LocalService, tmp_path_factory: pytest.TempPathFactory
 ) -> subprocess.CompletedProcess[str]:
     return quickstart(service.environment(**SMALL), tmp_path_factory.mktemp("cwd"))
 
@@ -51,13 +54,13 @@ def test_it_prints_a_line_a_step_and_the_saved_path(finished: subprocess.Complet
 
 
 def test_the_command_it_prints_asks_the_trained_model(
-    finished: subprocess.CompletedProcess[str], service: Service, tmp_path: Path
+    finished: subprocess.CompletedProcess[str], service: LocalService, tmp_path: Path
 ):
     command = next(line for line in finished.stdout.splitlines() if "mint sample" in line)
 
     answer = subprocess.run(
         ["bash", "-c", command.strip().replace("mint ", f"{sys.executable} -m mint.cli.main ", 1)],
-        env=dict(service.environment()), cwd=tmp_path, capture_output=True, text=True, timeout=100,
+        env=service.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=100,
         check=False,
     )  # fmt: skip
 
@@ -65,7 +68,7 @@ def test_the_command_it_prints_asks_the_trained_model(
 
 
 def test_the_same_seed_gives_the_same_curve(
-    finished: subprocess.CompletedProcess[str], service: Service, tmp_path: Path
+    finished: subprocess.CompletedProcess[str], service: LocalService, tmp_path: Path
 ):
     again = quickstart(service.environment(**SMALL), tmp_path)
 
@@ -81,7 +84,7 @@ def test_settings_come_from_a_dotenv_file_too(tmp_path: Path):
     assert "Cannot start: MINT_LORA_RANK='none'" in refused.stderr
 
 
-def test_a_key_the_server_does_not_know_is_exit_code_2(service: Service, tmp_path: Path):
+def test_a_key_the_server_does_not_know_is_exit_code_2(service: LocalService, tmp_path: Path):
     refused = quickstart(service.environment(MINT_API_KEY="sk-wrong", **SMALL), tmp_path)
 
     assert refused.returncode == 2
@@ -89,7 +92,7 @@ def test_a_key_the_server_does_not_know_is_exit_code_2(service: Service, tmp_pat
 
 
 def test_a_model_that_is_not_offered_is_exit_code_2_and_the_offer_is_shown(
-    service: Service, tmp_path: Path
+    service: LocalService, tmp_path: Path
 ):
     refused = quickstart(
         service.environment(**{**SMALL, "MINT_BASE_MODEL": "nobody/nothing"}), tmp_path

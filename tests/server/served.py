@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.server.waiting import until
 
 from mint.server.settings import ServerSettings
+from mint.testing.service import wait_until_serving
 
 ROOT = Path(__file__).parents[2]
 FAKE = "tests.server.worker.fake_engine:build"
@@ -46,9 +46,8 @@ class Served:
 
     def ready(self) -> "Served":
         """Wait until it serves, and log in."""
-        until(lambda: self._record().get("pid") == self.process.pid or self._ended())
         self.http = httpx.Client(
-            base_url=self._record()["url"],
+            base_url=wait_until_serving(self.process, self.data, self.log),
             headers={"X-API-Key": (self.data / "key").read_text().strip()},
             timeout=60,
         )
@@ -115,16 +114,6 @@ class Served:
             sampling_params={"max_tokens": 2, **params},
         )  # fmt: skip
         return told["request_id"]
-
-    def _record(self) -> dict[str, Any]:
-        try:
-            return json.loads((self.data / "server.json").read_text())
-        except OSError:
-            return {}
-
-    def _ended(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
-        return False
 
 
 def alive(pid: int) -> bool:
