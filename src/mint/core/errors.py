@@ -11,6 +11,7 @@ MintError
 ├── AuthenticationError        no key, or an unknown or revoked one
 ├── OverloadedError            too much at once; the same request may succeed later
 └── ServerFaultError           our side failed
+    ├── StorageError           the database refuses (a full disk, mostly); it may work again later
     └── EngineLostError        the engine process died, and its live weights with it
 """
 
@@ -67,6 +68,9 @@ class OverloadedError(MintError): ...
 
 
 class ServerFaultError(MintError): ...
+
+
+class StorageError(ServerFaultError): ...
 
 
 class EngineLostError(ServerFaultError): ...

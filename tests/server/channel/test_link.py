@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.server.waiting import until
 
+from mint.core.errors import StorageError
 from mint.core.ids import OperationId
 from mint.server.channel import EngineLink, EnginePhase
 from mint.server.channel.cores import usable_cores
@@ -213,6 +214,30 @@ def test_an_engine_that_keeps_dying_is_given_up_and_everyone_is_told(tmp_path, m
     asyncio.run(run())
     assert len(spawned) == len(lost) == 2
     assert all("exit status 3" in what for what in lost)
+
+
+def test_who_waits_for_a_dead_engine_is_told_once_the_store_can_be_written(tmp_path, monkeypatch):
+    def spawn(_settings) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+
+    monkeypatch.setattr("mint.server.channel.engine_process.spawn_engine", spawn)
+    monkeypatch.setattr("mint.server.channel.link._END_AGAIN_S", 0.01)
+    tries: list[str] = []
+
+    def full_at_first(what: str) -> list[OperationId]:
+        tries.append(what)
+        if len(tries) < 3:
+            raise StorageError("database or disk is full")
+        return [OPERATION]
+
+    async def run() -> None:
+        link = EngineLink(settings_of(tmp_path), on_down=full_at_first, respawns=Respawns(most=0))
+        await link.start()
+        assert await link.ended(OPERATION, timeout_s=30)
+        await link.close()
+
+    asyncio.run(run())
+    assert len(tries) == 3
 
 
 def test_deaths_of_long_ago_are_forgiven():

@@ -9,6 +9,7 @@ import zstandard
 from fastapi.routing import APIRoute
 from tests.server.http.conftest import House
 
+from mint.core.errors import StorageError
 from mint.core.lora import LoraSpec
 from mint.core.operations import ModelReady
 from mint.server.app import ROUTERS
@@ -201,6 +202,19 @@ def test_a_bug_of_ours_is_told_with_an_incident_id(
     assert found
     assert any(found[1] in record.message for record in caplog.records)
     assert "boom" not in answer.text
+
+
+def test_a_full_disk_is_said_and_may_be_tried_again(house: House, monkeypatch: pytest.MonkeyPatch):
+    def full(*_, **__):
+        raise StorageError("database or disk is full")
+
+    model = house.model()
+    monkeypatch.setattr(house.store, "enqueue", full)
+    monkeypatch.setattr(house.store, "create_session", full)
+
+    for answer in (house.post("create_session"), house.post("optim_step", model_id=model)):
+        assert answer.status_code == 503
+        assert "disk is full" in answer.json()["detail"]
 
 
 def test_each_request_moves_the_time_of_the_last_one(house: House):

@@ -1,6 +1,8 @@
 import pytest
 
-from mint.core.errors import ConfigError
+from mint.core.errors import ConfigError, StorageError
+from mint.core.ids import Owner
+from mint.server.store.records import NewSession
 from mint.server.store.store import Store
 
 
@@ -11,6 +13,22 @@ def test_only_its_owner_reads_the_database(tmp_path):
     files = [path for path in tmp_path.glob("mint.db*") if "lock" not in path.name]
     assert len(files) == 3
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    store.close()
+
+
+def test_a_full_disk_is_told_without_the_statement_and_passes(tmp_path):
+    store = Store(tmp_path / "mint.db")
+    with store.writing() as tx:  # as many pages as there are now, and the file is full
+        tx.exec_driver_sql("PRAGMA max_page_count = 1")
+    wide = NewSession(owner=Owner("anne"), idempotency_key=None, sdk_version="secret" * 100_000)
+
+    with pytest.raises(StorageError, match="database or disk is full") as refused:
+        store.create_session(wide)
+    assert "secret" not in str(refused.value)
+
+    with store.writing() as tx:
+        tx.exec_driver_sql("PRAGMA max_page_count = 1000000")
+    assert store.create_session(wide).session_id
     store.close()
 
 

@@ -10,7 +10,7 @@ from tests.server.waiting import until
 from tests.server.worker.client import Client
 from tests.server.worker.fake_engine import ENDLESS, FakeEngine
 
-from mint.core.errors import Fault
+from mint.core.errors import Fault, StorageError
 from mint.core.ids import OperationId, SamplerId
 from mint.core.operations import (
     Failure,
@@ -244,6 +244,28 @@ def test_a_running_sample_ends_when_it_is_cancelled(house):
     house.signals.cancel(sample)
 
     assert house.error(sample)[1] is Fault.CANCELLED
+
+
+@pytest.mark.parametrize("what", ["pending", "take", "finish"])
+def test_a_store_that_refuses_for_a_while_costs_neither_weights_nor_results(
+    quiet_house, monkeypatch, what
+):
+    monkeypatch.setattr("mint.server.worker.loop.STORE_AGAIN_S", 0.01)
+    done, refusals = getattr(quiet_house.store, what), []
+
+    def full_at_first(*args, **kwargs):
+        if len(refusals) < 3:
+            refusals.append(args)
+            raise StorageError("database or disk is full")
+        return done(*args, **kwargs)
+
+    monkeypatch.setattr(quiet_house.store, what, full_at_first)
+    _, create = quiet_house.client.create()
+    quiet_house.open()
+
+    assert quiet_house.result(create).lora.rank == 4
+    assert len(refusals) == 3
+    assert (EnginePhase.UP, "waiting: database or disk is full") in quiet_house.heard.states
 
 
 def test_one_unreadable_payload_leaves_its_neighbours_alone(quiet_house):

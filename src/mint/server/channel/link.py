@@ -16,6 +16,8 @@ from mint.server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
 
+_END_AGAIN_S = 5.0
+"""Between two tries to end what an engine process cannot, when the store refuses."""
 _REMEMBERED = 50_000
 """Endings kept for those who begin to wait a moment too late."""
 _STOP_GRACE_S = 30.0
@@ -192,7 +194,9 @@ class EngineLink:
     async def _go_down(self, what: str) -> None:
         _log.error("no engine process any more: %s", what)
         self._set_health(EnginePhase.DOWN, what)
-        await self._end_by(self._on_down, what)
+        # Again until it is done, or those who wait would wait for ever.
+        while not await self._end_by(self._on_down, what):  # noqa: ASYNC110 (no event tells)
+            await asyncio.sleep(_END_AGAIN_S)
 
     def _receive(self, message: Message) -> None:
         match message:
@@ -214,11 +218,14 @@ class EngineLink:
         self._health = EngineHealth(state=state, detail=detail, pid=pid, capacity=capacity)
         self._changed.set()
 
-    async def _end_by(self, end: OnLost, what: str) -> None:
+    async def _end_by(self, end: OnLost, what: str) -> bool:
+        """False: it could not be done; the log says why."""
         try:
             self.announce(await asyncio.to_thread(lambda: list(end(what))))
         except Exception:
             _log.exception("could not end the operations that were lost with the engine process")
+            return False
+        return True
 
     def _run_aside(self, work) -> None:
         task = asyncio.ensure_future(work)

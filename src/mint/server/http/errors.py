@@ -22,6 +22,7 @@ from mint.core.errors import (
     MintError,
     NotFoundError,
     OverloadedError,
+    StorageError,
     UserError,
 )
 from mint.server.service.sessions import SessionEndedError
@@ -48,6 +49,8 @@ STATUSES: Mapping[type[BaseException], int] = {
     OverloadedError: 429,
     # The same request may succeed once the engine is back.
     EngineLostError: 503,
+    # A disk is given room, a database is started again.
+    StorageError: 503,
     MintError: 500,
 }
 """The most specific class decides. Anything else is a bug of ours: 500, with an incident id."""
@@ -93,7 +96,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(MintError)
     async def known(request: Request, error: MintError) -> JSONResponse:
         status = status_of(error)
-        if status == 500:
+        if status == 500 or isinstance(error, StorageError):
             _log.error("%s %s: %s", request.method, request.url.path, error, exc_info=error)
         return answer(status, str(error))
 

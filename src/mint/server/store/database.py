@@ -2,8 +2,8 @@
 
 import os
 import secrets
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.exc import OperationalError
 
+from mint.core.errors import StorageError
 from mint.server.store.migrate import migrate
 from mint.server.store.postgres import Lock, held, not_reached, open_postgres
 
@@ -60,10 +61,12 @@ class Database:
             raise not_reached(self._engine.url, error) from None
 
     def reading(self) -> AbstractContextManager[Connection]:
-        return self._engine.begin()
+        """A transaction that writes nothing. Raises: StorageError: the database refuses."""
+        return _transaction(self._engine)
 
     def writing(self) -> AbstractContextManager[Connection]:
-        return self._writing_engine.begin()
+        """A transaction that writes. Raises: StorageError: the database refuses; nothing changed."""
+        return _transaction(self._writing_engine)
 
     def only_engine(self, timeout_s: float) -> AbstractContextManager[bool]:
         """Be the one engine process of this database for the length of a block.
@@ -77,6 +80,21 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+@contextmanager
+def _transaction(engine: Engine) -> Iterator[Connection]:
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except OperationalError as error:
+        said = " ".join(
+            str(error.orig).split()
+        )  # never the statement, whose values may be anything
+        raise StorageError(
+            f"the server's database cannot be used: {said}. Nothing was changed; the server's "
+            "operator has to see to it, and the same request may succeed then."
+        ) from error
 
 
 def open_engine(url: URL) -> Engine:

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from mint.core.errors import Fault, MintError
+from mint.core.errors import Fault, MintError, StorageError
 from mint.core.ids import OperationId
 from mint.core.operations import Failure
 from mint.engine.protocol import Engine, Outcome, Work
@@ -26,6 +26,10 @@ _log = logging.getLogger(__name__)
 SAFETY_LOOK_S = 5.0
 """The queue is read when woken; this often also without, for a wake-up that was lost."""
 REPORT_EVERY_S = 1.0
+STORE_AGAIN_S = 2.0
+"""Between two tries of what the store refuses."""
+
+T = TypeVar("T")
 
 
 class Reports(Protocol):
@@ -88,7 +92,7 @@ class Worker:
                 if not self._running and self._leave_when():
                     break
                 self._signals.wait(SAFETY_LOOK_S)
-        self._store.requeue(list(self._running))
+        self._kept(lambda: self._store.requeue(list(self._running)))
 
     # ------------------------------------------------------------- in
 
@@ -103,9 +107,9 @@ class Worker:
             return False
         self._looked_at = now
         if late:
-            self._queue = self._store.pending()
+            self._queue = self._kept(self._store.pending)
         else:
-            self._queue += self._store.pending(after=self._newest_seen)
+            self._queue += self._kept(lambda: self._store.pending(after=self._newest_seen))
         self._newest_seen = max((op.arrival for op in self._queue), default=self._newest_seen)
         return True
 
@@ -116,7 +120,7 @@ class Worker:
         if not chosen.start:
             return
         rows = {row.operation_id: row for row in self._queue}
-        for operation_id, kind, payload in self._store.take(chosen.start):
+        for operation_id, kind, payload in self._kept(lambda: self._store.take(chosen.start)):
             self._start(rows[operation_id], kind, payload)
         started = set(chosen.start)
         self._queue = [row for row in self._queue if row.operation_id not in started]
@@ -133,7 +137,11 @@ class Worker:
             self._running[row.operation_id] = (row, work)
             self._engine.start(work)
             return
-        self._store.finish(row.operation_id, None, failure, refused(row), was_started=False)
+        self._kept(
+            lambda: self._store.finish(
+                row.operation_id, None, failure, refused(row), was_started=False
+            )
+        )
         self._reports.ended([row.operation_id])
         self._signals.wake()  # what waited for it may start now
 
@@ -149,7 +157,9 @@ class Worker:
 
     def _finish(self, row: PendingOperation, work: Work, outcome: Outcome) -> None:
         result, failure, effects = self._interpret(row, work, outcome)
-        replaced = self._store.finish(row.operation_id, result, failure, effects)
+        replaced = self._kept(
+            lambda: self._store.finish(row.operation_id, result, failure, effects)
+        )
         for folder in replaced:
             self._remove(folder)
         if failure is not None and failure.fault is Fault.SERVER:
@@ -173,7 +183,7 @@ class Worker:
         for model in self._engine.served():
             if model.name not in self._models:
                 self._models.add(model.name)
-                self._store.add_served(model)
+                self._kept(lambda model=model: self._store.add_served(model))
 
     def _report(self) -> None:
         now = time.monotonic()
@@ -181,6 +191,24 @@ class Worker:
             self._reported_at = now
             detail = f"{len(self._running)} operations running" if self._running else "idle"
             self._reports.state(EnginePhase.UP, detail, asdict(self._engine.capacity()))
+
+    def _kept(self, use: Callable[[], T]) -> T:
+        """Use the store, again and again while it refuses: a full disk passes, and the weights in
+        this process's memory would not come back.
+
+        Raises:
+            StorageError: it refuses, and we are to stop.
+        """
+        while True:
+            try:
+                return use()
+            except StorageError as error:
+                _log.error("trying again every %.0f s: %s", STORE_AGAIN_S, error)
+                if self._signals.stopping:
+                    raise
+                capacity = asdict(self._engine.capacity())
+                self._reports.state(EnginePhase.UP, f"waiting: {error}", capacity)
+                time.sleep(STORE_AGAIN_S)
 
     def _remove(self, folder: str) -> None:
         shutil.rmtree(self._data / folder, ignore_errors=True)
