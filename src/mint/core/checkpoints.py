@@ -7,7 +7,7 @@ from enum import StrEnum
 from mint.core.errors import UserError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_REF = re.compile(r"(?:tinker|mint)://([^/]+)/(weights|sampler_weights)/([^/]+)")
+_REF = re.compile(r"(?:tinker|mint)://([^/]+)/(weights|sampler_weights|external_weights)/([^/]+)")
 
 
 class CheckpointKind(StrEnum):
@@ -17,10 +17,10 @@ class CheckpointKind(StrEnum):
     """Adapter and optimizer state: training can go on from it."""
     SAMPLER = "sampler_weights"
     """Adapter only."""
-
-
     EXTERNAL = "external_weights"
     """Adapter only, saved to be taken elsewhere. Clients before 0.30 do not know the word."""
+
+
 @dataclass(frozen=True)
 class CheckpointRef:
     """One checkpoint: which model saved it, as what, under which name."""
@@ -61,3 +61,18 @@ def check_name(name: str) -> str:
             "with a letter or digit. It becomes one segment of the checkpoint's path."
         )
     return name
+
+
+LONGEST_TTL_S = 100 * 365 * 24 * 3600
+"""A century: a longer time to live may end beyond the last date there is."""
+
+
+def check_ttl(ttl_seconds: int | None) -> int | None:
+    """Give a time to live back if it can be one; None: there is no end.
+
+    Raises:
+        UserError: it is below one second, or beyond a century.
+    """
+    if ttl_seconds is not None and not 1 <= ttl_seconds <= LONGEST_TTL_S:
+        raise UserError(f"ttl_seconds={ttl_seconds}: give 1 to {LONGEST_TTL_S}, or leave it out.")
+    return ttl_seconds

@@ -9,9 +9,12 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mint.server.auth.principal import Authenticator
+from mint.server.auth.signing import Signer, signing_secret
 from mint.server.channel import EngineLink
 from mint.server.http import (
+    account,
     client,
+    downloads,
     errors,
     extensions,
     futures,
@@ -25,6 +28,8 @@ from mint.server.http import (
 )
 from mint.server.http.deps import Services
 from mint.server.service.checkpoints import CheckpointService
+from mint.server.service.copies import CopyService
+from mint.server.service.downloads import DownloadService
 from mint.server.service.futures import FutureService
 from mint.server.service.janitor import Janitor
 from mint.server.service.link import Link
@@ -34,6 +39,7 @@ from mint.server.service.sampling import SamplingService
 from mint.server.service.sessions import SessionService
 from mint.server.service.submission import Submissions
 from mint.server.service.training import TrainingService
+from mint.server.service.usage import UsageService
 from mint.server.service.weights import WeightService
 from mint.server.settings import ServerSettings
 from mint.server.store.database import utcnow
@@ -41,6 +47,8 @@ from mint.server.store.store import Store
 
 ROUTERS = (
     client.router,
+    account.router,
+    downloads.router,
     sessions.router,
     models.router,
     training.router,
@@ -115,6 +123,7 @@ def build_services(settings: ServerSettings, store: Store, link: Link) -> Servic
     submissions = Submissions(store, link)
     catalog = ModelCatalog(store, link, submissions, on_demand=settings.on_demand)
     queue = ModelQueue(store, submissions)
+    signer = Signer(signing_secret(settings.data / "links.secret"), utcnow)
     return Services(
         authenticator=Authenticator(store),
         link=link,
@@ -125,6 +134,9 @@ def build_services(settings: ServerSettings, store: Store, link: Link) -> Servic
         sampling=SamplingService(
             store, submissions, catalog, max_pending=settings.max_pending_samples
         ),
-        futures=FutureService(store, link),
-        checkpoints=CheckpointService(store, settings.data),
+        futures=FutureService(store, link, utcnow),
+        checkpoints=CheckpointService(store, settings.data, utcnow),
+        copies=CopyService(store, settings.data, utcnow),
+        downloads=DownloadService(store, settings.data, signer, utcnow),
+        usage=UsageService(store),
     )

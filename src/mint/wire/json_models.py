@@ -8,7 +8,7 @@ becomes a core value, and reach the caller as the failed result of the operation
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 SequenceNumber = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 """Names a request for its retries, in a 64-bit column: beyond it, nothing can be recorded that a
@@ -36,6 +36,7 @@ class CreateSession(Body):
     user_metadata: dict[str, Any] = {}
     sdk_version: str = ""
     display_name: str | None = None
+    project_id: str | None = None
 
 
 class Heartbeat(Body):
@@ -49,6 +50,36 @@ class FinishReason(Body):
 class FinishSession(Body):
     reason: FinishReason = FinishReason()
     detail: str | None = None
+
+
+class AssignProject(Body):
+    project_id: str
+
+
+class SearchOwner(Body):
+    type: str = "own"
+    owner_urns: list[str] = []
+
+
+class SearchStatus(Body):
+    type: str
+    reasons: list[str] | None = None
+
+
+class SearchCursor(Body):
+    last_created_at: AwareDatetime
+    last_session_id: str
+
+
+class SearchSessions(Body):
+    session_id: str | None = None
+    project_ids: list[str] | None = None
+    user_metadata: dict[str, str] = {}
+    display_name: str | None = None
+    owner: SearchOwner = SearchOwner()
+    statuses: list[SearchStatus] | None = None
+    limit: int = Field(default=50, ge=1, le=200)
+    cursor: SearchCursor | None = None
 
 
 # ------------------------------------------------------------------ models
@@ -164,11 +195,16 @@ class SaveWeightsForSampler(SaveWeights):
     kind: str = "snapshot"
 
 
+class SaveWeightsExternal(SaveWeights):
+    age_encryption_recipients: list[str] = []
+
+
 class LoadWeights(Body):
     """Into a model (`model_id`, `seq_id`), or making one (`session_id`, `model_seq_id`)."""
 
     path: str
     optimizer: bool = False
+    weights_access_token: str | None = None
     model_id: str | None = None
     seq_id: SequenceNumber | None = None
     session_id: str | None = None
@@ -180,6 +216,22 @@ class LoadWeights(Body):
 
 class WeightsInfo(Body):
     tinker_path: str
+
+
+class CopyWeights(Body):
+    """Into a project, or into a run of a session."""
+
+    source_path: str
+    ttl_seconds: int | None = None
+    destination_project_id: str | None = None
+    session_id: str | None = None
+    model_seq_id: SequenceNumber | None = None
+    weights_access_token: str | None = None
+
+
+class SetTtl(Body):
+    ttl_seconds: int | None = None
+    """None: it has no end any more."""
 
 
 # ---------------------------------------------------------------- sampling
@@ -215,6 +267,10 @@ class Sample(Body):
     target_prompt_logprobs: TensorBody | None = None
     prompt_alt_tokens_k: int = 0
     prompt_logprobs_last_n: int | None = None
+
+
+class JoinSamplingSession(Body):
+    sampling_session_id: str
 
 
 # ----------------------------------------------------------------- futures

@@ -32,7 +32,8 @@ CLIENT_CONFIG: Mapping[str, Any] = MappingProxyType(
         "use_pyqwest_transport": False,
         "create_model_via_load_weights": True,
         "sample_use_retrieve_futures": False,
-        "sample_join_sampling_session": False,
+        # Copies of a sampling client get numbers of ours, which never meet.
+        "sample_join_sampling_session": True,
         "custom_loss_server_side": False,
     }
 )
@@ -44,6 +45,7 @@ DYNAMIC_CONFIG: Mapping[str, Any] = MappingProxyType(
 """Answer to client/dynamic_config."""
 
 _USER_AGENT = re.compile(r"Tinker/Python (\d+)\.(\d+)")
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, order=True)
@@ -55,6 +57,38 @@ class SdkVersion:
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
+
+
+OLDEST = SdkVersion(0, 6)
+NEWEST = SdkVersion(0, 38)
+"""The releases that `make test-sdks` runs lie between these two, themselves included."""
+
+EXTERNAL_SINCE = SdkVersion(0, 30)
+"""Older SDKs fail on a listing with a checkpoint of type "external" in it."""
+
+
+def sdk_release(told: str) -> SdkVersion | None:
+    """The SDK that calls itself so, as in "0.38.0"; None: that is no version."""
+    found = _VERSION.match(told)
+    return SdkVersion(int(found[1]), int(found[2])) if found else None
+
+
+def greeting(told: str, server: str) -> dict[str, str]:
+    """What a new session's client logs: nothing, or that its SDK is not one we know.
+
+    Args:
+        told: the SDK's version, as it says itself.
+        server: our own version.
+    """
+    sdk = sdk_release(told)
+    if sdk is None or OLDEST <= sdk <= NEWEST:
+        return {}
+    level, side = ("error", "older") if sdk < OLDEST else ("warning", "newer")
+    return {
+        f"{level}_message": f"tinker {told} is {side} than what this server (MinT {server}) was "
+        f"tested with, tinker {OLDEST} to {NEWEST}: calls may fail. Install one of those, or "
+        "another MinT."
+    }
 
 
 def sdk_version(user_agent: str | None) -> SdkVersion | None:

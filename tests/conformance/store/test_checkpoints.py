@@ -1,12 +1,13 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from tests.server.rows import ANNE, BOB, a_checkpoint, a_model, a_session, an_operation
 
 from mint.core.checkpoints import CheckpointKind
-from mint.core.errors import NotFoundError
+from mint.core.errors import NotFoundError, UserError
 from mint.core.ids import ModelId
-from mint.server.store.records import Effects, NewCheckpoint
+from mint.server.store.records import Effects, ModelState, NewCheckpoint
 from mint.server.store.schema import checkpoints
 from mint.server.store.store import Store
 
@@ -96,7 +97,7 @@ def test_a_deleted_checkpoint_gives_its_folder_up(store, model):
 
 def test_publishing_and_hiding_again_may_be_said_twice(store, model):
     saved = a_checkpoint(model, "a")
-    store.add_checkpoint(saved)
+    save(store, saved)
 
     for is_public in (True, True, False, False):
         store.set_public(ANNE, saved.path, is_public)
@@ -107,7 +108,7 @@ def test_publishing_and_hiding_again_may_be_said_twice(store, model):
 
 def test_an_end_can_be_set_moved_and_taken_away(store, model, clock):
     saved = a_checkpoint(model, "a")
-    store.add_checkpoint(saved)
+    save(store, saved)
     later = clock.now + timedelta(hours=1)
 
     store.set_expiry(ANNE, saved.path, later)
@@ -122,10 +123,24 @@ def test_an_end_can_be_set_moved_and_taken_away(store, model, clock):
 
 def test_a_listing_and_its_count_agree_on_the_kinds(store, model):
     for kind in CheckpointKind:
-        store.add_checkpoint(a_checkpoint(model, "a", kind=kind.value))
+        save(store, a_checkpoint(model, "a", kind=kind.value))
     old = (CheckpointKind.TRAINING, CheckpointKind.SAMPLER)
 
     assert store.count_checkpoints(ANNE) == 3
     assert store.count_checkpoints(ANNE, kinds=old) == 2
     assert {c.kind for c in store.list_checkpoints(ANNE, kinds=old)} == {k.value for k in old}
     assert store.count_checkpoints(BOB) == 0
+
+
+def test_a_copy_has_a_run_of_its_own_that_never_lives(store, model):
+    store.add_copy(model, a_checkpoint(model, "a"))
+
+    assert store.model(ANNE, model.model_id).state is ModelState.UNLOADED
+    assert store.newest_checkpoint(model.model_id).name == "a"
+    with pytest.raises(UserError, match="taken"):
+        store.add_copy(model, a_checkpoint(model, "b"))
+    with pytest.raises(UserError, match="session"):
+        store.add_copy(
+            replace(model, session_id="none", model_id="other"), a_checkpoint(model, "b")
+        )
+    assert store.count_checkpoints(ANNE) == 1

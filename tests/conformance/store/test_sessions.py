@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 from sqlalchemy.exc import IntegrityError
 from tests.server.rows import ANNE, BOB, a_model, a_sampler, a_session, create_of
@@ -159,13 +157,3 @@ def test_clones_of_a_sampling_client_are_counted_from_one(store):
     assert [store.add_clone(ANNE, "s") for _ in range(3)] == [1, 2, 3]
     with pytest.raises(NotFoundError):
         store.add_clone(BOB, "s")
-
-
-def test_a_copied_model_is_recorded_once_and_never_lives(store):
-    model = a_model(a_session(store))
-    for _ in range(2):
-        store.add_copied_model(model)
-
-    assert store.model(ANNE, model.model_id).state is ModelState.UNLOADED
-    with pytest.raises(NotFoundError):
-        store.add_copied_model(replace(model, owner=BOB))

@@ -17,7 +17,7 @@ from tests.server.rows import (
 from mint.core.errors import Fault, NotFoundError
 from mint.core.ids import KeyId
 from mint.core.operations import Failure
-from mint.server.store.records import Effects, NewModel, NewSession, Tokens
+from mint.server.store.records import Effects, NewCheckpoint, NewModel, NewSession, Tokens
 from mint.server.store.store import Store
 
 KEY = KeyId("key-1")
@@ -39,6 +39,13 @@ def train(store: Store, model: NewModel, tokens: int, failure: Failure | None = 
     )
     result = None if failure else b"r"
     store.finish(passed, result, failure, Effects(tokens=Tokens(trained=tokens)))
+
+
+def save(store: Store, checkpoint: NewCheckpoint) -> None:
+    saved = store.enqueue(
+        an_operation("SaveWeights", owner=checkpoint.owner, model_id=checkpoint.model_id)
+    )
+    store.finish(saved, b"r", effects=Effects(checkpoint=checkpoint))
 
 
 def test_usage_adds_up_within_an_hour_and_apart_over_hours(store: Store, model: NewModel, clock):
@@ -89,9 +96,9 @@ def test_usage_and_storage_of_one_owner_leave_the_others_out(store: Store, model
     store.enqueue(create_of(others), model=others)
     train(store, model, 5)
     train(store, others, 6)
-    store.add_checkpoint(a_checkpoint(model, "a", size_bytes=10))
-    store.add_checkpoint(a_checkpoint(model, "b", size_bytes=20))
-    store.add_checkpoint(a_checkpoint(others, "c", size_bytes=40))
+    save(store, a_checkpoint(model, "a", size_bytes=10))
+    save(store, a_checkpoint(model, "b", size_bytes=20))
+    save(store, a_checkpoint(others, "c", size_bytes=40))
 
     assert [u.trained_tokens for u in store.usage(BOB)] == [6]
     assert [u.trained_tokens for u in store.usage()] == [5, 6]
@@ -104,9 +111,8 @@ def test_usage_and_storage_of_one_owner_leave_the_others_out(store: Store, model
 
 
 def test_a_checkpoint_saved_counts_even_when_it_is_gone(store: Store, model: NewModel):
-    saved = store.enqueue(an_operation("SaveWeights", model_id=model.model_id))
     checkpoint = a_checkpoint(model, "a")
-    store.finish(saved, b"r", effects=Effects(checkpoint=checkpoint))
+    save(store, checkpoint)
     store.delete_checkpoint(ANNE, checkpoint.path)
 
     assert [u.checkpoints for u in store.usage(ANNE)] == [1]

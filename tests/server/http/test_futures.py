@@ -20,7 +20,8 @@ from mint.core.operations import (
 from mint.core.sampling import SampledSequence, StopReason
 from mint.server.channel import EnginePhase
 from mint.server.http import futures
-from mint.server.store.records import Effects, NewCheckpoint
+from mint.server.service.futures import describe
+from mint.server.store.records import Effects, NewCheckpoint, QueuePlace
 from mint.wire import protobuf
 
 PROTOBUF = "application/x-protobuf"
@@ -35,18 +36,28 @@ SAMPLED = SampleResult(
 )
 
 
-def test_a_poll_of_waiting_work_says_what_it_waits_for(house: House):
+def test_a_poll_of_waiting_work_says_where_in_the_queue_it_is(house: House):
     sampler = house.sampler()
-    house.sample(sampler, 0)
-    request = house.sample(sampler, 1).json()["request_id"]
+    ids = [house.sample(sampler, n).json()["request_id"] for n in range(3)]
 
-    answer = house.poll(request)
+    answer = house.poll(ids[1])
 
     assert answer.status_code == 408
-    assert answer.json() == {
-        "queue_state": "active",
-        "queue_state_reason": "1 operations wait before it",
-    }
+    assert answer.json()["queue_state"] == "active"
+    assert answer.json()["queue_state_reason"].startswith("number 2 of 3 that wait")
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (QueuePlace(before=0, waiting=1, ended_lately=0), "number 1 of 1 that wait"),
+        (QueuePlace(before=9, waiting=20, ended_lately=60), "about 10 s"),
+        (QueuePlace(before=0, waiting=20, ended_lately=6000), "about 1 s"),
+        (QueuePlace(before=99, waiting=100, ended_lately=10), "about 10 min"),
+    ],
+)
+def test_an_expected_wait_is_told_at_the_pace_of_the_last_minute(place: QueuePlace, says: str):
+    assert describe(place).endswith(says)
 
 
 @pytest.mark.parametrize("state", [EnginePhase.STARTING, EnginePhase.DOWN])

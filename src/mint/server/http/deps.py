@@ -8,19 +8,23 @@ from fastapi import Depends, Request
 from pydantic import ValidationError
 
 from mint.core.ids import Owner
-from mint.server.auth.principal import Authenticator
+from mint.server.auth.principal import Authenticator, Principal
 from mint.server.http.errors import detail_of
 from mint.server.service.checkpoints import CheckpointService
+from mint.server.service.copies import CopyService
+from mint.server.service.downloads import DownloadService
 from mint.server.service.futures import FutureService
 from mint.server.service.link import Link
 from mint.server.service.models import ModelCatalog
 from mint.server.service.sampling import SamplingService
 from mint.server.service.sessions import SessionService
 from mint.server.service.training import TrainingService
+from mint.server.service.usage import UsageService
 from mint.server.service.weights import WeightService
 from mint.wire import json_models
 from mint.wire.compression import collect, decompress
 from mint.wire.errors import BodyError, BodyTooLargeError
+from mint.wire.versions import SdkVersion, sdk_version
 
 MAX_BODY_BYTES = 256 << 20
 """Largest request body, as sent and as unpacked: four times what we let a client put into one
@@ -45,21 +49,37 @@ class Services:
     sampling: SamplingService
     futures: FutureService
     checkpoints: CheckpointService
+    copies: CopyService
+    downloads: DownloadService
+    usage: UsageService
 
 
 def services(request: Request) -> Services:
     return cast(Services, request.app.state.services)
 
 
-async def _caller(request: Request) -> Owner:
-    """Whom the key acts for.
+async def _principal(request: Request) -> Principal:
+    """Who is calling.
 
     Raises:
         AuthenticationError: no key, or an unknown or revoked one.
     """
     header = request.headers.get("x-api-key") or request.headers.get("authorization")
     authenticator = services(request).authenticator
-    return (await asyncio.to_thread(authenticator.principal, header)).owner
+    return await asyncio.to_thread(authenticator.principal, header)
+
+
+Who = Annotated[Principal, Depends(_principal)]
+
+
+async def _caller(who: Who) -> Owner:
+    """Whom the key acts for."""
+    return who.owner
+
+
+def _sdk(request: Request) -> SdkVersion | None:
+    """Which SDK is calling; None: something else."""
+    return sdk_version(request.headers.get("user-agent"))
 
 
 def _catalog(request: Request) -> ModelCatalog:
@@ -90,7 +110,20 @@ def _checkpoints(request: Request) -> CheckpointService:
     return services(request).checkpoints
 
 
+def _copies(request: Request) -> CopyService:
+    return services(request).copies
+
+
+def _downloads(request: Request) -> DownloadService:
+    return services(request).downloads
+
+
+def _usage(request: Request) -> UsageService:
+    return services(request).usage
+
+
 Caller = Annotated[Owner, Depends(_caller)]
+Sdk = Annotated[SdkVersion | None, Depends(_sdk)]
 Catalog = Annotated[ModelCatalog, Depends(_catalog)]
 Sessions = Annotated[SessionService, Depends(_sessions)]
 Training = Annotated[TrainingService, Depends(_training)]
@@ -98,6 +131,9 @@ Weights = Annotated[WeightService, Depends(_weights)]
 Sampling = Annotated[SamplingService, Depends(_sampling)]
 Futures = Annotated[FutureService, Depends(_futures)]
 Checkpoints = Annotated[CheckpointService, Depends(_checkpoints)]
+Copies = Annotated[CopyService, Depends(_copies)]
+Downloads = Annotated[DownloadService, Depends(_downloads)]
+UsageOf = Annotated[UsageService, Depends(_usage)]
 
 
 async def read_body(request: Request) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from mint.core.checkpoints import CheckpointKind, CheckpointRef
 from mint.core.errors import Fault, MintError, NotFoundError
 from mint.core.ids import OperationId
 from mint.core.operations import PassResult, SampleResult, Saved, StepResult
@@ -106,11 +107,8 @@ def _step(record: OperationRecord, result: bytes) -> dict[str, Any]:
 def _saved(record: OperationRecord, result: bytes) -> dict[str, Any]:
     decoded = payloads.decode_result(record.kind, result)
     assert isinstance(decoded, Saved)
-    is_sampler = "/sampler_weights/" in decoded.path
-    return {
-        "path": decoded.path,
-        "type": "save_weights_for_sampler" if is_sampler else "save_weights",
-    }
+    kind = CheckpointRef.parse(decoded.path).kind
+    return {"path": decoded.path, "type": _SAVED_AS[kind]}
 
 
 def _pinned(record: OperationRecord, _: bytes) -> dict[str, Any]:
@@ -127,6 +125,12 @@ def _sampled(record: OperationRecord, result: bytes) -> dict[str, Any]:
 def _done(record: OperationRecord, _: bytes) -> dict[str, Any]:
     return {"type": "done"}
 
+
+_SAVED_AS = {
+    CheckpointKind.TRAINING: "save_weights",
+    CheckpointKind.SAMPLER: "save_weights_for_sampler",
+    CheckpointKind.EXTERNAL: "save_weights_external",
+}
 
 _ANSWERS: Mapping[str, Callable[[OperationRecord, bytes], dict[str, Any]]] = {
     "CreateModel": _model_created,

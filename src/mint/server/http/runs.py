@@ -2,13 +2,15 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from mint.core.checkpoints import CheckpointKind
 from mint.core.ids import ModelId
-from mint.server.http.deps import Caller, Checkpoints
+from mint.server.http.deps import Caller, Checkpoints, Sdk, read
 from mint.server.service.checkpoints import Page, Run
 from mint.server.store.records import Checkpoint, ModelState
+from mint.wire import json_models as body
+from mint.wire.versions import EXTERNAL_SINCE, SdkVersion
 
 router = APIRouter()
 
@@ -18,10 +20,14 @@ Offset = Annotated[int, Query(ge=0, lt=1 << 63)]
 
 @router.get("/api/v1/training_runs")
 async def list_runs(
-    caller: Caller, checkpoints: Checkpoints, limit: Limit = 20, offset: Offset = 0
+    caller: Caller,
+    checkpoints: Checkpoints,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    project_id: str | None = None,
 ) -> dict[str, Any]:
     """The caller's models, the most recently used first."""
-    page = await checkpoints.runs(caller, limit, offset)
+    page = await checkpoints.runs(caller, limit, offset, project_id=project_id)
     return {
         "training_runs": [_run(run) for run in page.items],
         "cursor": _cursor(page, limit, offset),
@@ -38,12 +44,15 @@ async def get_run(model_id: str, caller: Caller, checkpoints: Checkpoints) -> di
 async def list_run_checkpoints(
     model_id: str,
     caller: Caller,
+    sdk: Sdk,
     checkpoints: Checkpoints,
     limit: Limit = 1000,
     offset: Offset = 0,
 ) -> dict[str, Any]:
     """What one model saved, newest first."""
-    page = await checkpoints.checkpoints(caller, ModelId(model_id), limit, offset)
+    page = await checkpoints.checkpoints(
+        caller, ModelId(model_id), limit, offset, kinds=_kinds(sdk)
+    )
     return {
         "checkpoints": [_checkpoint(found) for found in page.items],
         "cursor": _cursor(page, limit, offset),
@@ -52,23 +61,69 @@ async def list_run_checkpoints(
 
 @router.get("/api/v1/checkpoints")
 async def list_checkpoints(
-    caller: Caller, checkpoints: Checkpoints, limit: Limit = 100, offset: Offset = 0
+    caller: Caller, sdk: Sdk, checkpoints: Checkpoints, limit: Limit = 100, offset: Offset = 0
 ) -> dict[str, Any]:
     """What all the caller's models saved, newest first."""
-    page = await checkpoints.checkpoints(caller, None, limit, offset)
+    page = await checkpoints.checkpoints(caller, None, limit, offset, kinds=_kinds(sdk))
     return {
         "checkpoints": [_checkpoint(found) for found in page.items],
         "cursor": _cursor(page, limit, offset),
     }
 
 
-@router.delete("/api/v1/training_runs/{model_id}/checkpoints/{checkpoint:path}", status_code=204)
+@router.delete("/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}", status_code=204)
 async def delete_checkpoint(
-    model_id: str, checkpoint: str, caller: Caller, checkpoints: Checkpoints
+    model_id: str, kind: str, name: str, caller: Caller, checkpoints: Checkpoints
 ) -> Response:
     """Remove a checkpoint, with its files."""
-    await checkpoints.delete(caller, f"tinker://{model_id}/{checkpoint}")
+    await checkpoints.delete(caller, _path(model_id, kind, name))
     return Response(status_code=204)
+
+
+@router.post("/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}/publish", status_code=204)
+async def publish(
+    model_id: str, kind: str, name: str, caller: Caller, checkpoints: Checkpoints
+) -> Response:
+    """Let everybody with a key read a checkpoint. Published twice is published."""
+    await checkpoints.publish(caller, _path(model_id, kind, name), True)
+    return Response(status_code=204)
+
+
+@router.delete(
+    "/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}/publish", status_code=204
+)
+async def unpublish(
+    model_id: str, kind: str, name: str, caller: Caller, checkpoints: Checkpoints
+) -> Response:
+    """Let nobody else read it any more."""
+    await checkpoints.publish(caller, _path(model_id, kind, name), False)
+    return Response(status_code=204)
+
+
+@router.put("/api/v1/training_runs/{model_id}/checkpoints/{kind}/{name}/ttl", status_code=204)
+async def set_ttl(
+    model_id: str,
+    kind: str,
+    name: str,
+    request: Request,
+    caller: Caller,
+    checkpoints: Checkpoints,
+) -> Response:
+    """Give a checkpoint another end, or none."""
+    asked = await read(request, body.SetTtl)
+    await checkpoints.set_ttl(caller, _path(model_id, kind, name), asked.ttl_seconds)
+    return Response(status_code=204)
+
+
+def _path(model_id: str, kind: str, name: str) -> str:
+    return f"tinker://{model_id}/{kind}/{name}"
+
+
+def _kinds(sdk: SdkVersion | None) -> list[CheckpointKind]:
+    """The kinds that an SDK knows; whoever else asks knows them all."""
+    if sdk is None or sdk >= EXTERNAL_SINCE:
+        return list(CheckpointKind)
+    return [CheckpointKind.TRAINING, CheckpointKind.SAMPLER]
 
 
 def _run(run: Run) -> dict[str, Any]:
@@ -89,10 +144,9 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
-    is_training = checkpoint.kind == CheckpointKind.TRAINING.value
     return {
         "checkpoint_id": f"{checkpoint.kind}/{checkpoint.name}",
-        "checkpoint_type": "training" if is_training else "sampler",
+        "checkpoint_type": _TYPES[CheckpointKind(checkpoint.kind)],
         "time": checkpoint.created_at.isoformat(),
         "tinker_path": checkpoint.path,
         "size_bytes": checkpoint.size_bytes,
@@ -100,6 +154,13 @@ def _checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         "expires_at": checkpoint.expires_at.isoformat() if checkpoint.expires_at else None,
         "user_metadata": dict(checkpoint.user_metadata),
     }
+
+
+_TYPES = {
+    CheckpointKind.TRAINING: "training",
+    CheckpointKind.SAMPLER: "sampler",
+    CheckpointKind.EXTERNAL: "external",
+}
 
 
 def _cursor(page: Page[Any], limit: int, offset: int) -> dict[str, int]:

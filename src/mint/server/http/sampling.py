@@ -29,6 +29,16 @@ async def create_sampling_session(
     return {"sampling_session_id": sampler.sampler_id}
 
 
+@router.post("/api/v1/join_sampling_session")
+async def join_sampling_session(
+    request: Request, caller: Caller, sampling: Sampling
+) -> dict[str, Any]:
+    """Give a copy of a sampling client a number of its own, so that its requests are its own."""
+    asked = await read(request, body.JoinSamplingSession)
+    number = await sampling.join(caller, SamplerId(asked.sampling_session_id))
+    return {"type": "join_sampling_session", "client_counter": number}
+
+
 @router.get("/api/v1/samplers/{sampler_id}")
 async def get_sampler(sampler_id: str, caller: Caller, sampling: Sampling) -> dict[str, Any]:
     """What a sampling session samples from."""

@@ -1,12 +1,17 @@
 """Results of accepted work: waited for, or withdrawn."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from mint.core.ids import OperationId, Owner
 from mint.server.service.link import Link
-from mint.server.store.records import OperationRecord, OperationStatus
+from mint.server.store.records import OperationRecord, OperationStatus, QueuePlace
 from mint.server.store.store import Store
+
+PACE_OVER = timedelta(minutes=1)
+"""An expected wait is told from how many operations ended within this time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +28,15 @@ class Waiting:
 
 
 class FutureService:
-    def __init__(self, store: Store, link: Link) -> None:
+    """
+    Args:
+        clock: gives the present time, zone-aware UTC.
+    """
+
+    def __init__(self, store: Store, link: Link, clock: Callable[[], datetime]) -> None:
         self._store = store
         self._link = link
+        self._clock = clock
 
     async def retrieve(
         self, owner: Owner, operation_id: OperationId, hold_s: float
@@ -61,5 +72,19 @@ class FutureService:
             return Waiting(reason=f"engine is {health.state}: {health.detail}", is_paused=True)
         if record.status is OperationStatus.RUNNING:
             return Waiting(reason="it is being computed", is_paused=False)
-        before = await asyncio.to_thread(self._store.position, record.operation_id)
-        return Waiting(reason=f"{before} operations wait before it", is_paused=False)
+        lately = self._clock() - PACE_OVER
+        place = await asyncio.to_thread(self._store.place, record.operation_id, lately)
+        return Waiting(reason=describe(place), is_paused=False)
+
+
+def describe(place: QueuePlace) -> str:
+    """Where in the queue something is, and for how long at the present pace."""
+    where = f"number {place.before + 1} of {place.waiting} that wait"
+    if not place.ended_lately:
+        return where
+    wait_s = (place.before + 1) * PACE_OVER.total_seconds() / place.ended_lately
+    return f"{where}; at the pace of the last minute its turn comes in about {_rounded(wait_s)}"
+
+
+def _rounded(seconds: float) -> str:
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from mint.core.errors import NotFoundError, UserError
 from mint.core.ids import Owner, SessionId
 from mint.core.operations import ReleaseSampler, UnloadModel
 from mint.server.service.link import Link
+from mint.server.service.session_search import SessionQuery, matches
 from mint.server.store.records import (
     Model,
     ModelState,
@@ -20,6 +23,17 @@ from mint.server.store.store import Store
 from mint.wire import payloads
 
 _IN_MEMORY = (ModelState.CREATING, ModelState.READY)
+_SEARCHED_AT_ONCE = 500
+"""Sessions read from the store at a time."""
+
+
+@dataclass(frozen=True)
+class FoundSession:
+    """A session as a search shows it, with what its runs have saved."""
+
+    session: Session
+    checkpoints: int
+    size_bytes: int
 
 
 class SessionEndedError(NotFoundError):
@@ -77,6 +91,36 @@ class SessionService:
         session = await asyncio.to_thread(self._store.session, owner, session_id)
         models, samplers = await asyncio.to_thread(self._store.session_objects, session_id)
         return session, models, samplers
+
+    async def assign_project(self, owner: Owner, session_id: SessionId, project_id: str) -> None:
+        """Put a session into a project, which is a label to list by.
+
+        Raises:
+            NotFoundError: unknown, or another owner's.
+        """
+        await asyncio.to_thread(self._store.assign_project, owner, session_id, project_id)
+
+    async def search(
+        self, owner: Owner, query: SessionQuery, limit: int, before: tuple[datetime, str] | None
+    ) -> list[FoundSession]:
+        """The owner's sessions that a query means, newest first, from behind one on."""
+        return await asyncio.to_thread(self._search, owner, query, limit, before)
+
+    def _search(
+        self, owner: Owner, query: SessionQuery, limit: int, before: tuple[datetime, str] | None
+    ) -> list[FoundSession]:
+        found: list[Session] = []
+        while len(found) < limit:
+            sessions = self._store.sessions_before(owner, before, _SEARCHED_AT_ONCE)
+            found += [session for session in sessions if matches(session, query)]
+            if len(sessions) < _SEARCHED_AT_ONCE:
+                break
+            before = (sessions[-1].created_at, sessions[-1].session_id)
+        stored = self._store.session_storage([session.session_id for session in found[:limit]])
+        return [
+            FoundSession(session, *stored.get(session.session_id, (0, 0)))
+            for session in found[:limit]
+        ]
 
     async def list(self, owner: Owner, limit: int, offset: int) -> list[Session]:
         return await asyncio.to_thread(self._store.list_sessions, owner, limit, offset)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from mint.core.checkpoints import CheckpointKind, CheckpointRef, check_name
+from mint.core.checkpoints import CheckpointKind, CheckpointRef, check_name, check_ttl
 from mint.core.errors import NotFoundError, UnsupportedError, UserError
 from mint.core.ids import ModelId, OperationId, Owner, sampler_id
 from mint.core.operations import CreateModelFrom, LoadWeights, PinSampler, SaveWeights
@@ -12,9 +12,6 @@ from mint.server.service.models import ModelCatalog
 from mint.server.service.submission import Prepared
 from mint.server.store.records import Checkpoint, Model, NewSampler
 from mint.server.store.store import Store
-
-LONGEST_TTL_S = 100 * 365 * 24 * 3600
-"""A century: a longer time to live may end beyond the last date there is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +70,26 @@ class WeightService:
         return await self._queue.put_new(owner, run, CreateModelFrom.__name__, prepare)
 
     async def save(
-        self, owner: Owner, model: ModelId, seq_id: int | None, save: Save
+        self,
+        owner: Owner,
+        model: ModelId,
+        seq_id: int | None,
+        save: Save,
+        check: Callable[[], None] = lambda: None,
     ) -> OperationId:
         """Queue a checkpoint.
 
         Raises:
             NotFoundError: no such model.
+        Args:
+            check: raises UserError for the rest of what was asked.
+
         """
 
         def prepare(_: Model) -> Prepared:
             operation = _save_operation(model, save)
             if not save.overwrite:
+            check()
                 self._check_free(owner, operation.path)
             return Prepared(operation=operation)
 
@@ -124,17 +130,28 @@ class WeightService:
         return await self._queue.put(owner, model, seq_id, PinSampler.__name__, prepare)
 
     async def load(
-        self, owner: Owner, model: ModelId, seq_id: int | None, path: str, *, with_optimizer: bool
+        self,
+        owner: Owner,
+        model: ModelId,
+        seq_id: int | None,
+        path: str,
+        *,
+        with_optimizer: bool,
+        check: Callable[[], None],
     ) -> OperationId:
         """Queue replacing a model's weights by a checkpoint's.
 
         Raises:
             NotFoundError: no such model.
+        Args:
+            check: raises UserError for the rest of what was asked.
+
         """
 
         def prepare(row: Model) -> Prepared:
             found = self._readable(owner, path, with_optimizer=with_optimizer)
             if found.base_model != row.base_model:
+            check()
                 raise UserError(
                     f"{found.path} was trained on {found.base_model!r}, but model {model!r} stands "
                     f"on {row.base_model!r}."
@@ -178,14 +195,10 @@ class WeightService:
 def _save_operation(model: ModelId, save: Save) -> SaveWeights:
     if save.name is None:
         raise UserError("the checkpoint has no name. Give one, such as save_state('step-10').")
-    if save.ttl_seconds is not None and not 1 <= save.ttl_seconds <= LONGEST_TTL_S:
-        raise UserError(
-            f"ttl_seconds={save.ttl_seconds}: give 1 to {LONGEST_TTL_S}, or leave it out."
-        )
     return SaveWeights(
         model_id=model,
         path=str(CheckpointRef(model, save.kind, check_name(save.name))),
         overwrite=save.overwrite,
-        ttl_seconds=save.ttl_seconds,
+        ttl_seconds=check_ttl(save.ttl_seconds),
         user_metadata=save.user_metadata,
     )

@@ -5,13 +5,15 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select
+from sqlalchemy.exc import IntegrityError
 
 from mint.core.checkpoints import CheckpointKind
-from mint.core.errors import NotFoundError
+from mint.core.errors import NotFoundError, UserError
 from mint.core.ids import ModelId, Owner
 from mint.server.store import rows
 from mint.server.store.database import Database
-from mint.server.store.records import Checkpoint, NewCheckpoint
+from mint.server.store.models import insert_model
+from mint.server.store.records import Checkpoint, ModelState, NewCheckpoint, NewModel
 from mint.server.store.schema import checkpoints
 
 
@@ -68,14 +70,23 @@ class Checkpoints(Database):
                 select(func.count()).select_from(checkpoints).where(listed)
             ).scalar_one()
 
-    def add_checkpoint(self, new: NewCheckpoint) -> str | None:
-        """Record a checkpoint whose files are there already, such as a copy.
+    def add_copy(self, run: NewModel, new: NewCheckpoint) -> None:
+        """Record a checkpoint whose files are there, under a run of its own that never lives.
 
-        Returns:
-            The folder of the one it replaces, which the caller removes.
+        Raises:
+            UserError: there is a run of that id already.
         """
+        now = self._clock()
         with self.writing() as tx:
-            return replace_checkpoint(tx, new, self._clock())
+            try:
+                with tx.begin_nested():
+                    insert_model(tx, run, state=ModelState.UNLOADED, now=now)
+            except IntegrityError:
+                raise UserError(
+                    f"{run.model_id!r} is taken, or its session is unknown; the copy needs a run "
+                    "of its own."
+                ) from None
+            replace_checkpoint(tx, new, now)
 
     def set_public(self, owner: Owner, path: str, is_public: bool) -> None:
         """Let everybody with a key read a checkpoint of the owner's, or nobody else any more.

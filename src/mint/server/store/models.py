@@ -47,24 +47,6 @@ class Models(Database):
                 select(func.count()).select_from(models).where(_of(owner, project_id))
             ).scalar_one()
 
-    def add_copied_model(self, new: NewModel) -> None:
-        """Record a model that has checkpoints and never lives; once, however often it is told.
-
-        Raises:
-            NotFoundError: the id is another owner's.
-        """
-        with self.writing() as tx:
-            try:
-                with tx.begin_nested():
-                    insert_model(tx, new, state=ModelState.UNLOADED, now=self._clock())
-            except IntegrityError:
-                known = select(models.c.owner).where(models.c.model_id == new.model_id)
-                owner = tx.execute(known).scalar_one_or_none()
-                if owner is None:
-                    raise  # another constraint: its session does not exist
-                if owner != new.owner:
-                    raise no_model(new.model_id) from None
-
     def models_in_memory(self) -> list[Model]:
         """The models of all owners that an engine holds, as far as the store knows."""
         with self.reading() as tx:

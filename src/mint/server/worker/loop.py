@@ -4,7 +4,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -18,6 +18,7 @@ from mint.server.scheduler.plan import Limits, plan
 from mint.server.store.database import utcnow
 from mint.server.store.records import NO_EFFECTS, Effects, PendingOperation
 from mint.server.store.store import Store
+from mint.server.worker.accounting import tokens_of
 from mint.server.worker.dispatch import Dispatch, encode_result, refused
 from mint.server.worker.signals import Signals
 
@@ -171,6 +172,7 @@ class Worker:
         result = outcome.result
         try:
             effects = self._dispatch.effects(row, work, result)
+            effects = replace(effects, tokens=tokens_of(work.operation, result))
             if isinstance(result, Failure):
                 return None, result, effects
             return encode_result(work, result), None, effects
