@@ -75,6 +75,7 @@ class SamplingService:
     async def sampler(self, owner: Owner, sampler: SamplerId) -> Sampler:
         """Raises: NotFoundError: unknown, or another owner's."""
         return await asyncio.to_thread(self._store.sampler, owner, sampler)
+
     async def join(self, owner: Owner, sampler: SamplerId) -> int:
         """Count one more client of a sampling session; its number, from 1 on, is its own.
 
@@ -82,7 +83,6 @@ class SamplingService:
             NotFoundError: no such sampling session.
         """
         return await asyncio.to_thread(self._store.add_clone, owner, sampler)
-
 
     async def sample(
         self,

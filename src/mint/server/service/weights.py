@@ -79,17 +79,17 @@ class WeightService:
     ) -> OperationId:
         """Queue a checkpoint.
 
-        Raises:
-            NotFoundError: no such model.
         Args:
             check: raises UserError for the rest of what was asked.
 
+        Raises:
+            NotFoundError: no such model.
         """
 
         def prepare(_: Model) -> Prepared:
+            check()
             operation = _save_operation(model, save)
             if not save.overwrite:
-            check()
                 self._check_free(owner, operation.path)
             return Prepared(operation=operation)
 
@@ -141,17 +141,17 @@ class WeightService:
     ) -> OperationId:
         """Queue replacing a model's weights by a checkpoint's.
 
-        Raises:
-            NotFoundError: no such model.
         Args:
             check: raises UserError for the rest of what was asked.
 
+        Raises:
+            NotFoundError: no such model.
         """
 
         def prepare(row: Model) -> Prepared:
+            check()
             found = self._readable(owner, path, with_optimizer=with_optimizer)
             if found.base_model != row.base_model:
-            check()
                 raise UserError(
                     f"{found.path} was trained on {found.base_model!r}, but model {model!r} stands "
                     f"on {row.base_model!r}."
