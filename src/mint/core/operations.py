@@ -143,10 +143,13 @@ class ReleaseSampler:
 
 
 ModelOperation = (
-    CreateModel | CreateModelFrom | ForwardBackward | OptimStep | DiscardGradients | SaveWeights
-    | LoadWeights | PinSampler | UnloadModel
+    CreateModel | CreateModelFrom | ImportAdapter | ForwardBackward | OptimStep | DiscardGradients
+    | SaveWeights | LoadWeights | PinSampler | UnloadModel
 )  # fmt: skip
 """Operations of one training model: done one after the other, in order of arrival."""
+
+BEGINNINGS = ("CreateModel", "CreateModelFrom", "ImportAdapter")
+"""Kinds a model's life begins with: nothing is lost when they wait, and without them it failed."""
 
 Operation = ModelOperation | Sample | ReleaseSampler | ResolveModel
 
@@ -204,6 +207,20 @@ class Saved:
         return sum(size for size, _ in self.files.values())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """An uploaded adapter is a checkpoint now."""
+
+    files: Mapping[str, tuple[int, str]]
+    """As in Saved."""
+    lora: LoraSpec
+    path: str
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(size for size, _ in self.files.values())
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampleResult:
     """What a Sample drew.
@@ -222,7 +239,7 @@ class SampleResult:
     weights_version: int = 0
 
 
-Result = Done | ModelReady | PassResult | StepResult | Saved | SampleResult
+Result = Done | ModelReady | PassResult | StepResult | Saved | Imported | SampleResult
 
 
 @dataclass(frozen=True)

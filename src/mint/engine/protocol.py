@@ -18,14 +18,16 @@ class Work:
     """One operation to start.
 
     Attributes:
-        folder: where its checkpoint lies or shall lie: for SaveWeights a path that does not exist
+        folder: where its checkpoint lies or shall lie: for SaveWeights and ImportAdapter a path that does not exist
             yet (the engine writes beside it and renames), for LoadWeights, CreateModelFrom and a
             Sample of saved weights the folder to read; None otherwise.
+        source: for ImportAdapter the uploaded files, which the engine removes when it is done.
     """
 
     operation_id: OperationId
     operation: Operation
     folder: Path | None = None
+    source: Path | None = None
 
 
 @dataclass(frozen=True)

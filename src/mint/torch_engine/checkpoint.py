@@ -24,12 +24,13 @@ from torch import Tensor
 
 from mint.core.errors import ServerFaultError, UserError
 from mint.core.lora import LoraSpec
+from mint.core.peft import ADAPTER_FILE, CONFIG_FILE
 from mint.torch_engine.lora import AdapterWeights, Layout
 from mint.torch_engine.optim import AdamState
 
 FORMAT = 1
-_ADAPTER, _CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_OPTIMIZER, _MANIFEST = "optimizer.safetensors", "manifest.json"
+OPTIMIZER_FILE = "optimizer.safetensors"
+_MANIFEST = "manifest.json"
 Files = Mapping[str, tuple[int, str]]
 
 
@@ -58,15 +59,15 @@ def save(
     try:
         beside.mkdir(parents=True)
         layout = weights.layout
-        save_file(_named(layout, weights.flat, _peft_name), beside / _ADAPTER)
-        (beside / _CONFIG).write_text(json.dumps(_peft_config(layout, base_model), indent=2))
+        save_file(_named(layout, weights.flat, _peft_name), beside / ADAPTER_FILE)
+        (beside / CONFIG_FILE).write_text(json.dumps(_peft_config(layout, base_model), indent=2))
         if optimizer:
             moments = {
                 f"{moment}.{name}": tensor
                 for moment in ("exp_avg", "exp_avg_sq")
                 for name, tensor in _named(layout, getattr(optimizer, moment), _peft_name).items()
             }
-            save_file(moments, beside / _OPTIMIZER)
+            save_file(moments, beside / OPTIMIZER_FILE)
         files = {path.name: _stamp(path) for path in sorted(beside.iterdir())}
         manifest = {
             "format": FORMAT,
@@ -102,7 +103,7 @@ def read_manifest(folder: Path) -> Manifest:
             found["optimizer_steps"],
             {name: (size, digest) for name, (size, digest) in found["files"].items()},
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ServerFaultError(f"checkpoint folder {folder} is unreadable: {error!r}") from error
 
 
@@ -113,7 +114,7 @@ def load_weights(folder: Path, layout: Layout, device: torch.device | str = "cpu
         ServerFaultError: a file is missing or damaged.
         UserError: its tensors do not fit the layout.
     """
-    return _flat(_verified(folder, _ADAPTER), layout, _peft_name).to(device)
+    return _flat(_verified(folder, ADAPTER_FILE), layout, _peft_name).to(device)
 
 
 def load_optimizer(
@@ -123,7 +124,7 @@ def load_optimizer(
     steps = read_manifest(folder).optimizer_steps
     if steps is None:
         return None
-    tensors = _verified(folder, _OPTIMIZER)
+    tensors = _verified(folder, OPTIMIZER_FILE)
     moments = [
         _flat(tensors, layout, lambda *key, m=moment: f"{m}.{_peft_name(*key)}").to(device)
         for moment in ("exp_avg", "exp_avg_sq")

@@ -52,6 +52,10 @@ class Decoder:
         return self._head.weight
 
     @property
+    def embedding_VE(self) -> Tensor:
+        return self._module.get_input_embeddings().weight  # pyright: ignore[reportReturnType]
+
+    @property
     def head_bias_V(self) -> Tensor | None:
         return self._head.bias
 

@@ -6,6 +6,7 @@ freeze sampling, nor sampling a pass.
 """
 
 import logging
+import shutil
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from mint.core.operations import (
     Done,
     Failure,
     ForwardBackward,
+    ImportAdapter,
+    Imported,
     LoadWeights,
     ModelReady,
     OptimStep,
@@ -36,6 +39,7 @@ from mint.core.operations import (
     UnloadModel,
 )
 from mint.engine.protocol import Capacity, Outcome, Work
+from mint.torch_engine.adapter_import import import_adapter
 from mint.torch_engine.bases import Bases
 from mint.torch_engine.samplers import SamplerShelf
 from mint.torch_engine.settings import EngineSettings
@@ -197,6 +201,9 @@ class TorchEngine:
                 return self._create(operation)
             case CreateModelFrom():
                 return self._create_from(operation, _folder(work))
+            case ImportAdapter():
+                assert work.source is not None
+                return self._import(operation, work.source, _folder(work))
             case ForwardBackward():
                 return self._pass(operation, lane)
             case UnloadModel(model_id=model_id):
@@ -249,6 +256,13 @@ class TorchEngine:
 
         model = TrainedModel.from_checkpoint(base_of, folder, operation.with_optimizer)
         return self._keep(operation.model_id, model)
+
+    def _import(self, operation: ImportAdapter, source: Path, folder: Path) -> Imported:
+        try:
+            base = self._bases.get(operation.base_model, self._held_bytes())
+            return import_adapter(operation, base.decoder, source, folder)
+        finally:
+            shutil.rmtree(source, ignore_errors=True)
 
     def _refuse_twice(self, model_id: ModelId) -> None:
         if model_id in self._models:

@@ -118,13 +118,20 @@ class TrainedModel:
                 f"{self.base.name}. Create a model from the checkpoint instead."
             )
         layout = self.adapter.layout
-        if (manifest.lora.rank, manifest.lora.alpha) != (layout.spec.rank, layout.spec.alpha):
+        if manifest.lora.rank != layout.spec.rank:
             raise UserError(
-                f"the checkpoint has rank {manifest.lora.rank} and alpha {manifest.lora.alpha}, "
-                f"this model {layout.spec.rank} and {layout.spec.alpha}. Create a model from the "
-                "checkpoint instead."
+                f"the checkpoint has rank {manifest.lora.rank}, this model {layout.spec.rank}. "
+                "Create a model from the checkpoint instead."
+            )
+        if with_optimizer and manifest.lora.alpha != layout.spec.alpha:
+            raise UserError(
+                f"the checkpoint has alpha {manifest.lora.alpha}, this model {layout.spec.alpha}: "
+                "its optimizer state would mean something else here. Create a model from the "
+                "checkpoint instead, or load it without the optimizer."
             )
         flat = checkpoint.load_weights(folder, layout, self.base.decoder.device)
+        for _, b in layout.views(flat).values():
+            b.mul_(manifest.lora.alpha / layout.spec.alpha)  # the same function at our scale
         optimizer = (
             _optimizer(folder, layout, self.base) if with_optimizer else AdamState.zeros_like(flat)
         )

@@ -19,6 +19,7 @@ from mint.core.operations import (
     CreateModel,
     Done,
     ForwardBackward,
+    Imported,
     ModelReady,
     Operation,
     OptimStep,
@@ -91,9 +92,16 @@ def _saved(payload: bytes) -> Saved:
     return Saved(files=files, weights_version=plain["weights_version"], path=plain["path"])
 
 
+def _imported(payload: bytes) -> Imported:
+    plain = json.loads(payload)
+    files = {name: (int(size), str(digest)) for name, (size, digest) in plain["files"].items()}
+    return Imported(files=files, lora=LoraSpec(**plain["lora"]), path=plain["path"])
+
+
 _RESULTS: Mapping[str, Callable[[bytes], Result]] = {
     "CreateModel": _model_ready,
     "CreateModelFrom": _model_ready,
+    "ImportAdapter": _imported,
     "ForwardBackward": protobuf.decode_pass,
     "OptimStep": lambda payload: StepResult(**json.loads(payload)),
     "SaveWeights": _saved,

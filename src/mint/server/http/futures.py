@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from mint.core.checkpoints import CheckpointKind, CheckpointRef
 from mint.core.errors import Fault, MintError, NotFoundError
 from mint.core.ids import OperationId
-from mint.core.operations import PassResult, SampleResult, Saved, StepResult
+from mint.core.operations import Imported, PassResult, SampleResult, Saved, StepResult
 from mint.server.http.deps import Caller, Futures, read
 from mint.server.http.errors import LostFutureError, failure, incident, status_of
 from mint.server.service.futures import Waiting
@@ -88,6 +88,12 @@ def _model_loaded(record: OperationRecord, _: bytes) -> dict[str, Any]:
     return {"model_id": record.model_id, "type": "load_weights"}
 
 
+def _imported(record: OperationRecord, result: bytes) -> dict[str, Any]:
+    decoded = payloads.decode_result(record.kind, result)
+    assert isinstance(decoded, Imported)
+    return {"path": decoded.path, "type": "import"}
+
+
 def _model_unloaded(record: OperationRecord, _: bytes) -> dict[str, Any]:
     return {"model_id": record.model_id, "type": "unload_model"}
 
@@ -135,6 +141,7 @@ _SAVED_AS = {
 _ANSWERS: Mapping[str, Callable[[OperationRecord, bytes], dict[str, Any]]] = {
     "CreateModel": _model_created,
     "CreateModelFrom": _model_loaded,
+    "ImportAdapter": _imported,
     "ForwardBackward": _pass,
     "OptimStep": _step,
     "SaveWeights": _saved,

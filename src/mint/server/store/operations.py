@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mint.core.errors import Fault
 from mint.core.ids import ModelId, OperationId, Owner
-from mint.core.operations import Failure
+from mint.core.operations import BEGINNINGS, Failure
 from mint.server.store import rows
 from mint.server.store.database import Database
 from mint.server.store.models import insert_model, insert_sampler
@@ -260,7 +260,7 @@ class Operations(Database):
             if row.status != OperationStatus.PENDING:
                 return OperationStatus(row.status)
             end(tx, operation_id, None, Failure("cancelled by the caller.", Fault.CANCELLED), now)
-            if row.kind in ("CreateModel", "CreateModelFrom"):
+            if row.kind in BEGINNINGS:
                 apply(tx, Effects(model_id=row.model_id, model_state=ModelState.FAILED), now)
         return OperationStatus.FAILED
 

@@ -12,10 +12,13 @@ from mint.core.checkpoints import CheckpointRef, check_name
 from mint.core.errors import EngineLostError, NotFoundError, UserError
 from mint.core.ids import ModelId, Owner, SamplerId
 from mint.core.operations import (
+    BEGINNINGS,
     CreateModel,
     CreateModelFrom,
     DiscardGradients,
     Failure,
+    ImportAdapter,
+    Imported,
     LoadWeights,
     ModelReady,
     Operation,
@@ -80,7 +83,8 @@ class Dispatch:
         self._check_alive(operation, row.owner)
         if isinstance(operation, OptimStep):
             operation = self._step(operation, row)
-        return Work(row.operation_id, operation, self._folder(operation, row.owner))
+        folder = self._folder(operation, row.owner)
+        return Work(row.operation_id, operation, folder, self._source(operation))
 
     def _step(self, step: OptimStep, row: PendingOperation) -> OptimStep | DiscardGradients:
         """The step, or its refusal: a batch with a hole in it is no batch. The client sends its
@@ -99,7 +103,9 @@ class Dispatch:
     def _check_alive(self, operation: Operation, owner: Owner) -> None:
         """Refuse what needs weights that are not in this process's engine."""
         match operation:
-            case CreateModel() | CreateModelFrom() | ReleaseSampler() | ResolveModel():
+            case CreateModel() | CreateModelFrom() | ImportAdapter():
+                return
+            case ReleaseSampler() | ResolveModel():
                 return
             case Sample(sampler_id=sampler_id, weights=weights):
                 if weights == sampler_id and sampler_id not in self.alive.samplers:
@@ -136,12 +142,22 @@ class Dispatch:
             case SaveWeights():
                 self._check_free(operation, owner)
                 return self._data / "checkpoints" / self._new_id()
+            case ImportAdapter():
+                return self._data / "checkpoints" / self._new_id()
             case CreateModelFrom(path=path) | LoadWeights(path=path):
                 return self._saved(path, owner)
             case Sample(sampler_id=sampler_id, weights=str(weights)) if weights != sampler_id:
                 return self._saved(weights, owner)
             case _:
                 return None
+
+    def _source(self, operation: Operation) -> Path | None:
+        if not isinstance(operation, ImportAdapter):
+            return None
+        folder = self._data / "uploads" / operation.upload
+        if not folder.is_dir():
+            raise UserError("the uploaded files are gone. Send them again.")
+        return folder
 
     def _check_free(self, operation: SaveWeights, owner: Owner) -> None:
         path = _spelled(operation.path)
@@ -187,6 +203,14 @@ class Dispatch:
             case SaveWeights(), Saved():
                 assert work.folder is not None
                 return Effects(checkpoint=self._checkpoint(row, operation, result, work.folder))
+            case ImportAdapter(model_id=model_id), Imported(lora=lora):
+                assert work.folder is not None
+                return Effects(
+                    model_id=model_id,
+                    model_state=ModelState.UNLOADED,
+                    model_lora=lora,
+                    checkpoint=self._imported(row, operation, result, work.folder),
+                )
             case UnloadModel(model_id=model_id), _:
                 self.alive.models.discard(model_id)
                 return Effects(model_id=model_id, model_state=ModelState.UNLOADED)
@@ -217,6 +241,22 @@ class Dispatch:
             user_metadata=operation.user_metadata or {},
         )
 
+    def _imported(
+        self, row: PendingOperation, operation: ImportAdapter, result: Imported, folder: Path
+    ) -> NewCheckpoint:
+        ref = CheckpointRef.parse(operation.path)
+        return NewCheckpoint(
+            path=str(ref),
+            owner=row.owner,
+            model_id=operation.model_id,
+            kind=ref.kind.value,
+            name=ref.name,
+            base_model=operation.base_model,
+            lora=result.lora,
+            folder=folder.relative_to(self._data).as_posix(),
+            size_bytes=result.size_bytes,
+        )
+
 
 def encode_result(work: Work, result: Result) -> bytes:
     """A result as it is stored. A save's answer needs its path, which the engine never sees."""
@@ -227,13 +267,13 @@ def encode_result(work: Work, result: Result) -> bytes:
 
 def refused(row: PendingOperation) -> Effects:
     """The effects of an operation that was not started."""
-    if row.kind in ("CreateModel", "CreateModelFrom"):
+    if row.kind in BEGINNINGS:
         return Effects(model_id=row.model_id, model_state=ModelState.FAILED)
     return NO_EFFECTS
 
 
 def _effects_of_failure(operation: Operation) -> Effects:
-    if isinstance(operation, CreateModel | CreateModelFrom):
+    if isinstance(operation, CreateModel | CreateModelFrom | ImportAdapter):
         return Effects(model_id=operation.model_id, model_state=ModelState.FAILED)
     return NO_EFFECTS
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from mint.core.errors import Fault
 from mint.core.ids import ModelId, OperationId, SamplerId
-from mint.core.operations import Done, Failure
+from mint.core.operations import BEGINNINGS, Done, Failure
 from mint.server.store.records import (
     NO_EFFECTS,
     Effects,
@@ -18,8 +18,6 @@ from mint.server.store.store import Store
 from mint.wire import payloads
 
 _log = logging.getLogger(__name__)
-
-_CREATE = ("CreateModel", "CreateModelFrom")
 
 
 class Fate(StrEnum):
@@ -66,7 +64,7 @@ def judge(
             needed = operation.sampler_id if operation.kind == "ReleaseSampler" else model_id
             lives = needed in reborn_models or needed in reborn_samplers
             return Verdict(operation, Fate.WAIT if lives else Fate.DONE)
-        if operation.kind in _CREATE and model_id:
+        if operation.kind in BEGINNINGS and model_id:
             reborn_models.add(model_id)
             return Verdict(operation, Fate.WAIT)
         if operation.kind == "Sample":
@@ -145,6 +143,6 @@ def lost_message(store: Store, what: str, model_id: ModelId | None) -> str:
 
 
 def _effects_of_loss(operation: PendingOperation) -> Effects:
-    if operation.kind in _CREATE:
+    if operation.kind in BEGINNINGS:
         return Effects(model_id=operation.model_id, model_state=ModelState.FAILED)
     return NO_EFFECTS
