@@ -41,7 +41,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     },
     "mint.server.auth": {"mint.core"},
     # puts a first key into the store: part of starting up, lives beside the keys it makes
-    "mint.server.auth.local": {"mint.core", "mint.server.auth", "mint.server.store"},
+    "mint.server.auth.local": {"mint.core", "mint.server.auth"},
     "mint.server.channel": {"mint.core", "mint.server.settings", "psutil"},
     # wire: operations and results lie in the store as bytes
     "mint.server.service": {
@@ -65,16 +65,15 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     },
     # composition of the API process
     "mint.server.app": {
-        "mint.core", "mint.wire", "mint.server.settings", "mint.server.store", "mint.server.auth",
-        "mint.server.scheduler", "mint.server.service", "mint.server.channel", "mint.server.http",
-        "fastapi", "starlette",
+        "mint.server.settings", "mint.server.store", "mint.server.auth", "mint.server.service",
+        "mint.server.channel", "mint.server.http", "fastapi", "starlette",
     },
     "mint.server.presence": {"mint.core", "mint.server.settings", "mint.server.channel"},
     "mint.server.idle": {"mint.server.store", "fastapi"},
     "mint.server.process": {
         "mint.core", "mint.server.settings", "mint.server.logs", "mint.server.presence",
-        "mint.server.idle", "mint.server.auth", "mint.server.auth.local", "mint.server.store",
-        "mint.server.channel", "mint.server.app", "mint.server.worker", "mint.server.worker.main",
+        "mint.server.idle", "mint.server.auth.local", "mint.server.store", "mint.server.channel",
+        "mint.server.app", "mint.server.worker",
         "uvicorn", "fastapi", "filelock",
     },
     # `keys` works on a data folder whose server need not run
