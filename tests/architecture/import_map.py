@@ -42,7 +42,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "mint.server.auth": {"mint.core"},
     # puts a first key into the store: part of starting up, lives beside the keys it makes
     "mint.server.auth.local": {"mint.core", "mint.server.auth"},
-    "mint.server.channel": {"mint.core", "mint.server.settings", "psutil"},
+    "mint.server.channel": {"mint.core", "mint.server.settings", "psutil", "filelock"},
     # wire: operations and results lie in the store as bytes
     "mint.server.service": {
         "mint.core", "mint.wire", "mint.server.store", "mint.server.store.records",

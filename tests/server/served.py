@@ -35,7 +35,7 @@ class Served:
         self.data = data
         self.log = data.parent / f"{data.name}.log"
         given = {"models": ("tiny",), "port": 0, "engine": FAKE, **fields}
-        settings = ServerSettings(data=data, **given)
+        self.settings = settings = ServerSettings(data=data, **given)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _RUN, settings.to_json()],
@@ -71,6 +71,10 @@ class Served:
         answer = self.http.post(f"/api/v1/{route}", json=body)
         answer.raise_for_status()
         return answer.json()
+
+    def cancel(self, request_id: str) -> None:
+        answer = self.http.post("/api/v1/cancel_future", json={"request_id": request_id})
+        answer.raise_for_status()
 
     def result(self, request_id: str) -> dict[str, Any]:
         """Poll a future until it has a result or an error."""

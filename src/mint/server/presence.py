@@ -19,12 +19,17 @@ def server_file(data: Path) -> Path:
     return data / "server.json"
 
 
-def write_presence(data: Path, host: str, port: int) -> str:
-    """Write `server.json` (whole, for its owner only); returns the URL for this machine."""
+def another_server_file(data: Path) -> Path:
+    """The same for this process, beside one that has `server.json`."""
+    return data / f"server-{os.getpid()}.json"
+
+
+def write_presence(record: Path, host: str, port: int) -> str:
+    """Write the file (whole, for its owner only); returns the URL for this machine."""
     host = _ANYWHERE.get(host, host)
     url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     told = {"url": url, "pid": os.getpid(), "started": datetime.now(UTC).isoformat()}
-    write_private(server_file(data), json.dumps(told))
+    write_private(record, json.dumps(told))
     return url
 
 

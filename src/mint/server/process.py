@@ -5,7 +5,7 @@ import logging
 import resource
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,12 +15,13 @@ from fastapi import FastAPI
 from filelock import FileLock, Timeout
 
 from mint.core.errors import ConfigError, ServerFaultError
+from mint.core.ids import OperationId
 from mint.server.app import create_app
 from mint.server.auth.local import local_key
 from mint.server.channel import EngineHealth, EngineLink, EnginePhase
 from mint.server.idle import leave_when_idle
 from mint.server.logs import set_up_logs
-from mint.server.presence import banner, server_file, write_presence
+from mint.server.presence import another_server_file, banner, server_file, write_presence
 from mint.server.settings import ServerSettings
 from mint.server.store.store import Store
 from mint.server.worker.recovery import fail_all, recover
@@ -30,6 +31,8 @@ _log = logging.getLogger(__name__)
 _KEEP_ALIVE_S = 75
 """Of an idle connection; clients poll and beat more often than that."""
 _BACKLOG = 2048
+_LOST_NOTICE_S = 5.0
+"""Until a database has noticed the end of a process that was connected to it."""
 _SHUTDOWN_S = 3
 """For answers that are being written when the server leaves. Those who wait are let go at once."""
 
@@ -44,16 +47,17 @@ def serve(settings: ServerSettings) -> None:
     set_up_logs(settings.log_format, "api")
     _allow_many_connections()
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _only_server(settings.data):
+    with _server_lock(settings) as first:
         store = Store(settings.store_at)
         check_binding(settings, store)
         key_file = local_key(store, settings.data) if settings.is_loopback else None
         listening = _listen(settings)
+        record = server_file(settings.data) if first else another_server_file(settings.data)
         try:
-            asyncio.run(_Server(settings, store, listening, key_file).run())
+            asyncio.run(_Server(settings, store, listening, key_file, record).run())
         finally:
             listening.close()
-            server_file(settings.data).unlink(missing_ok=True)
+            record.unlink(missing_ok=True)
             store.close()
 
 
@@ -80,18 +84,20 @@ class _Server:
         store: Store,
         listening: socket.socket,
         key_file: Path | None,
+        record: Path,
     ) -> None:
         self._settings = settings
         self._store = store
         self._listening = listening
         self._key_file = key_file
+        self._record = record
         self._announced = False
 
     async def run(self) -> None:
         self._link = EngineLink(
             self._settings,
-            on_lost=partial(recover, self._store),
-            on_down=partial(fail_all, self._store),
+            on_lost=partial(_end_if_alone, self._store, recover),
+            on_down=partial(_end_if_alone, self._store, fail_all),
         )
         app = create_app(self._settings, self._store, self._link)
         self._http = _Http(
@@ -114,7 +120,8 @@ class _Server:
         finally:
             opening.cancel()
             await self._link.close()
-        if self._link.health().state is EnginePhase.DOWN and not self._announced:
+        unfit = self._settings.is_shared or not self._announced
+        if self._link.health().state is EnginePhase.DOWN and unfit:
             raise ServerFaultError(self._link.health().detail)
 
     async def _open(self, app: FastAPI) -> None:
@@ -126,14 +133,22 @@ class _Server:
             return
         await self._http.accepting.wait()
         self._announce(health)
-        if self._settings.exit_when_idle_s is not None:
-            await leave_when_idle(
-                app, self._store, self._settings.exit_when_idle_s, partial(self._leave, "idle")
-            )
+        async with asyncio.TaskGroup() as watching:
+            if self._settings.exit_when_idle_s is not None:
+                leave = partial(self._leave, "idle")
+                limit_s = self._settings.exit_when_idle_s
+                watching.create_task(leave_when_idle(app, self._store, limit_s, leave))
+            if self._settings.is_shared:
+                watching.create_task(self._leave_when_down())
+
+    async def _leave_when_down(self) -> None:
+        """Make room for an API process that may fare better, rather than fail what others queue."""
+        health = await self._link.down()
+        self._leave(health.detail)
 
     def _announce(self, health: EngineHealth) -> None:
         host, port = self._listening.getsockname()[:2]
-        url = write_presence(self._settings.data, host, port)
+        url = write_presence(self._record, host, port)
         self._announced = True
         lines = banner(self._settings, url, self._store.served(), self._key_file, health)
         print("\n".join(lines), flush=True)
@@ -172,19 +187,36 @@ def _allow_many_connections() -> None:
 
 
 @contextmanager
-def _only_server(data: Path) -> Iterator[None]:
-    lock = FileLock(data / "server.lock", timeout=0)
+def _server_lock(settings: ServerSettings) -> Iterator[bool]:
+    """Hold the data folder's lock. False: another server has it, and its store can be shared.
+
+    Raises:
+        ConfigError: another server has it, and with SQLite a folder serves one.
+    """
+    lock = FileLock(settings.data / "server.lock", timeout=0)
     try:
         lock.acquire()
     except Timeout:
+        if settings.is_shared:
+            yield False
+            return
         raise ConfigError(
-            f"another server runs on {data} (see {server_file(data)}). Stop it, or give this one "
-            "another --data folder."
+            f"another server runs on {settings.data} (see {server_file(settings.data)}). Stop it, "
+            "or give this one another --data folder; several may share one with a PostgreSQL "
+            "(--database)."
         ) from None
     try:
-        yield
+        yield True
     finally:
         lock.release()
+
+
+def _end_if_alone(
+    store: Store, end: Callable[[Store, str], list[OperationId]], what: str
+) -> list[OperationId]:
+    """End operations for the lack of an engine process, unless one works on this database."""
+    with store.only_engine(_LOST_NOTICE_S) as alone:
+        return end(store, what) if alone else []
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

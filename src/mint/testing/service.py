@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,12 +99,11 @@ def wait_until_serving(process: subprocess.Popen[bytes], data: Path, log: Path) 
     """
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
-        try:
-            record = json.loads((data / "server.json").read_text())
-        except FileNotFoundError:
-            record = {}
-        if record.get("pid") == process.pid:  # not one that an earlier server left
-            return record["url"]
+        for name in ("server.json", f"server-{process.pid}.json"):  # one beside another's
+            with suppress(FileNotFoundError):
+                record = json.loads((data / name).read_text())
+                if record["pid"] == process.pid:  # not one that an earlier server left
+                    return record["url"]
         time.sleep(0.05)
     raise RuntimeError(
         f"the server does not start (exit status {process.poll()}):\n{log.read_text()}"

@@ -17,7 +17,7 @@ from mint.server.channel.cores import usable_cores
 from mint.server.channel.engine_file import engine_file, read_address
 from mint.server.channel.engine_process import Respawns, RunningEngine
 from mint.server.channel.listener import Listener
-from mint.server.channel.messages import Cancel, Ended, Message, Stop, Wake, decode, encode
+from mint.server.channel.messages import Cancel, Ended, Message, Stay, Stop, Wake, decode, encode
 from mint.server.channel.spawn import engine_environment
 from mint.server.settings import ServerSettings
 
@@ -31,9 +31,10 @@ def settings_of(folder: Path, **fields) -> ServerSettings:
 class Side:
     """The engine process's end in this process, and what it was told."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **fields) -> None:
         self.told: list[Message] = []
-        self.listener = Listener(folder, settings_of(folder).engine_fingerprint(), self.told.append)
+        fingerprint = settings_of(folder, **fields).engine_fingerprint()
+        self.listener = Listener(folder, fingerprint, self.told.append)
         self.listener.start()
 
 
@@ -166,7 +167,7 @@ def test_the_address_is_for_its_owner_only_and_goes_with_the_listener(side, tmp_
     assert read_address(tmp_path) is None
 
 
-@pytest.mark.parametrize("message", [Wake(), Stop(), Cancel(OPERATION), Ended([OPERATION])])
+@pytest.mark.parametrize("message", [Wake(), Stop(), Stay(), Cancel(OPERATION), Ended([OPERATION])])
 def test_messages_survive_the_way(message):
     assert decode(encode(message)) == message
 
@@ -283,3 +284,96 @@ def test_a_signal_means_the_process_of_the_file_only(tmp_path):
     stranger = RunningEngine(os.getpid(), None)
     assert stranger.gone()
     stranger.signal(signal.SIGTERM)  # would end this test run
+
+
+# -------------------------------------------------- several API processes
+
+
+async def two_joined(folder: Path, side: Side) -> tuple[EngineLink, EngineLink]:
+    links = []
+    for _ in range(2):
+        link = EngineLink(settings_of(folder, database="postgresql://nowhere"))
+        await link.start()
+        links.append(link)
+    await soon(lambda: len(side.listener._connections) == 2)
+    return links[0], links[1]
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """An engine process that API processes share: this one."""
+    monkeypatch.setattr("mint.server.channel.engine_process._is_engine", lambda _process: True)
+    side = Side(tmp_path, database="postgresql://nowhere")
+    yield side
+    side.listener.close()
+
+
+def test_an_ending_wakes_those_who_wait_at_any_api_process(shared, tmp_path):
+    async def run() -> None:
+        links = await two_joined(tmp_path, shared)
+        waiting = [asyncio.create_task(link.ended(OPERATION, timeout_s=30)) for link in links]
+        await asyncio.sleep(0.05)
+        shared.listener.ended([OPERATION])
+        assert await asyncio.gather(*waiting) == [True, True]
+        for link in links:
+            await leave(link)
+
+    asyncio.run(run())
+
+
+def test_what_one_api_process_withdraws_is_told_to_the_other(shared, tmp_path):
+    async def run() -> None:
+        one, other = await two_joined(tmp_path, shared)
+        waiting = asyncio.create_task(other.ended(OPERATION, timeout_s=30))
+        await asyncio.sleep(0.05)
+        one.announce([OPERATION])
+        assert await waiting
+        for link in (one, other):
+            await leave(link)
+
+    asyncio.run(run())
+
+
+def test_only_the_last_api_process_takes_the_engine_along(shared, tmp_path, monkeypatch):
+    async def gone(_engine, _grace_s) -> None:
+        return
+
+    monkeypatch.setattr(RunningEngine, "wait_gone", gone)
+
+    async def run() -> None:
+        one, other = await two_joined(tmp_path, shared)
+        assert one._keeping.is_mine()
+        assert not other._keeping.is_mine()
+        await one.close()
+        assert Stop() not in shared.told
+        await soon(other._keeping.is_mine)
+        closing = asyncio.create_task(other.close())
+        await soon(lambda: Stop() in shared.told)
+        shared.listener.close()  # as the engine process does when it leaves
+        await closing
+
+    asyncio.run(run())
+
+
+def test_a_process_of_other_settings_leaves_the_keepers_engine_alone(shared, tmp_path, monkeypatch):
+    monkeypatch.setattr("mint.server.channel.link.REPLACE_GRACE_S", 0.1)
+    ended: list[str] = []
+
+    async def run() -> None:
+        keeper = EngineLink(settings_of(tmp_path, database="postgresql://nowhere"))
+        await keeper.start()
+        await soon(lambda: shared.listener._connections)
+        stranger = EngineLink(
+            settings_of(tmp_path, database="postgresql://elsewhere"),
+            on_down=lambda what: ended.append(what) or [],
+        )
+        await stranger.start()
+        health = await stranger.down()
+        assert "has an engine process of other settings" in health.detail
+        stranger.wake()
+        await stranger.close()
+        assert Stop() not in shared.told
+        await leave(keeper)
+
+    asyncio.run(run())
+    assert ended == []

@@ -16,7 +16,7 @@ from mint.server.settings import ServerSettings
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 0.05
-_REPLACE_GRACE_S = 30.0
+REPLACE_GRACE_S = 30.0
 _EXIT_NOTICE_S = 5.0
 """Between the end of a process's connection and its end as a process."""
 
@@ -50,17 +50,25 @@ class RunningEngine:
         self._found = None if child else _process(pid)
 
     @classmethod
+    def found(cls, settings: ServerSettings) -> "tuple[RunningEngine, bool] | None":
+        """The engine process that runs on the data folder, and whether its settings are ours."""
+        address = read_address(settings.data)
+        engine = cls(address.pid, None) if address else None
+        if address is None or engine is None or engine.gone():
+            return None
+        return engine, address.fingerprint == settings.engine_fingerprint()
+
+    @classmethod
     async def join_or_spawn(cls, settings: ServerSettings) -> "RunningEngine":
         """The data folder's engine process: the one that runs, if its settings are ours."""
-        address = read_address(settings.data)
-        found = cls(address.pid, None) if address else None
-        if address and found and not found.gone():
-            if address.fingerprint == settings.engine_fingerprint():
+        match cls.found(settings):
+            case (found, True):
                 _log.info("joining the engine process that runs already", extra={"pid": found.pid})
                 return found
-            _log.info("stopping an engine process of other settings", extra={"pid": found.pid})
-            found.signal(signal.SIGTERM)
-            await found.wait_gone(_REPLACE_GRACE_S)
+            case (found, False):
+                _log.info("stopping an engine process of other settings", extra={"pid": found.pid})
+                found.signal(signal.SIGTERM)
+                await found.wait_gone(REPLACE_GRACE_S)
         child = await asyncio.to_thread(spawn_engine, settings)
         return cls(child.pid, child)
 

@@ -1,4 +1,4 @@
-"""The engine process's end: listens on a loopback port and serves one API process at a time."""
+"""The engine process's end: listens on a loopback port and serves every API process that comes."""
 
 import hmac
 import logging
@@ -24,6 +24,8 @@ from mint.server.channel.messages import (
     Hello,
     Message,
     State,
+    Stay,
+    Stop,
     Welcome,
     decode,
     encode,
@@ -39,10 +41,10 @@ _REMEMBERED = 20_000
 
 
 class Listener:
-    """Accepts the API process and passes messages on; all threads are its own.
+    """Accepts API processes and passes messages on; all threads are its own.
 
-    `on_message` gets Wake, Cancel and Stop, on the listener's thread. The newest connection wins:
-    a restarted API process replaces one whose end was not noticed.
+    `on_message` gets Wake, Cancel and, when the last API process leaves, Stop, on a thread of the
+    listener. What one API process has ended is told to the others.
     """
 
     def __init__(self, data: Path, fingerprint: str, on_message: Callable[[Message], None]) -> None:
@@ -51,7 +53,7 @@ class Listener:
         self._on_message = on_message
         self._token = secrets.token_urlsafe(32)
         self._lock = threading.Lock()
-        self._connection: socket.socket | None = None
+        self._connections: list[socket.socket] = []
         self._state = State(EnginePhase.STARTING, "starting")
         self._ended: deque[OperationId] = deque(maxlen=_REMEMBERED)
         self._lonely_since: float | None = time.monotonic()
@@ -73,7 +75,8 @@ class Listener:
         engine_file(self._data).unlink(missing_ok=True)
         self._server.close()
         with self._lock:
-            self._drop()
+            for connection in list(self._connections):
+                self._drop(connection)
 
     def state(
         self, phase: EnginePhase, detail: str, capacity: dict[str, Any] | None = None
@@ -83,7 +86,7 @@ class Listener:
             state = State(phase, detail, capacity)
             if state != self._state:
                 self._state = state
-                self._send(state)
+                self._tell([state])
 
     def detail(self, detail: str) -> None:
         """Report something about what goes on; phase and capacity stay as they were."""
@@ -94,10 +97,10 @@ class Listener:
         with self._lock:
             ids = list(operation_ids)
             self._ended.extend(ids)
-            self._send_ended(ids)
+            self._tell(_in_lines(ids))
 
     def lonely_for_s(self) -> float:
-        """Seconds since the API process went away; 0 while one is there."""
+        """Seconds since the last API process went away; 0 while one is there."""
         since = self._lonely_since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -130,14 +133,37 @@ class Listener:
         self._welcome(connection)
         try:
             while line := lines.readline(MAX_LINE_BYTES):
-                self._on_message(decode(line))
+                self._receive(connection, decode(line))
         except (OSError, ValueError) as error:
-            _log.warning("the connection to the API process broke: %s", error)
+            _log.warning("the connection to an API process broke: %s", error)
         with self._lock:
-            if self._connection is connection:
-                _log.warning("the API process went away; what is queued is finished without it")
-                self._drop()
+            if connection in self._connections:
+                self._drop(connection)
+                if not self._connections:
+                    _log.warning("no API process is left; what is queued is finished without one")
             connection.close()
+
+    def _receive(self, connection: socket.socket, message: Message) -> None:
+        match message:
+            case Ended(operation_ids):
+                with self._lock:
+                    self._ended.extend(operation_ids)
+                    self._tell([message], but=connection)
+            case Stop() if not self._leaves_alone(connection):
+                return
+            case _:
+                self._on_message(message)
+
+    def _leaves_alone(self, connection: socket.socket) -> bool:
+        """Whether an API process that leaves is the last one. If not it is told so, and from now on
+        it does not count: of two that leave together, one is the last."""
+        with self._lock:
+            if not [other for other in self._connections if other is not connection]:
+                return True
+            self._send(connection, encode(Stay()))
+            if connection in self._connections:
+                self._connections.remove(connection)
+            return False
 
     def _welcome(self, connection: socket.socket) -> None:
         # Reading waits without limit, sending does not: SO_SNDTIMEO bounds sends alone.
@@ -146,34 +172,43 @@ class Listener:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
-            self._drop()
-            self._connection = connection
+            self._connections.append(connection)
             self._lonely_since = None
-            self._send(Welcome(os.getpid(), self._fingerprint))
-            self._send_ended(list(self._ended))
-            self._send(self._state)
+            news = [
+                Welcome(os.getpid(), self._fingerprint),
+                *_in_lines(list(self._ended)),
+                self._state,
+            ]
+            self._send(connection, b"".join(encode(message) for message in news))
             self._connected.set()
 
     # -------------------------------------------------- under the lock
 
-    def _send_ended(self, ids: list[OperationId]) -> None:
-        for start in range(0, len(ids), ENDED_PER_LINE):
-            self._send(Ended(ids[start : start + ENDED_PER_LINE]))
+    def _tell(self, messages: list[Message], but: socket.socket | None = None) -> None:
+        lines = b"".join(encode(message) for message in messages)
+        for connection in list(self._connections):
+            if connection is not but:
+                self._send(connection, lines)
 
-    def _send(self, message: Message) -> None:
-        if self._connection is None:
-            return
+    def _send(self, connection: socket.socket, lines: bytes) -> None:
         try:
-            self._connection.sendall(encode(message))
+            connection.sendall(lines)
         except OSError as error:
-            _log.warning("the API process does not read any more (%s); letting it go", error)
-            self._drop()
+            _log.warning("an API process does not read any more (%s); letting it go", error)
+            self._drop(connection)
 
-    def _drop(self) -> None:
-        if self._connection is not None:
-            # Ends the reading thread's wait too, which closing alone would not.
-            with suppress(OSError):  # gone already
-                self._connection.shutdown(socket.SHUT_RDWR)
-            self._connection = None
+    def _drop(self, connection: socket.socket) -> None:
+        # Ends the reading thread's wait too, which closing alone would not.
+        with suppress(OSError):  # gone already
+            connection.shutdown(socket.SHUT_RDWR)
+        if connection in self._connections:
+            self._connections.remove(connection)
+        if not self._connections:
             self._connected.clear()
             self._lonely_since = time.monotonic()
+
+
+def _in_lines(ids: list[OperationId]) -> list[Message]:
+    """As many messages as it takes to keep each short."""
+    starts = range(0, len(ids), ENDED_PER_LINE)
+    return [Ended(ids[start : start + ENDED_PER_LINE]) for start in starts]

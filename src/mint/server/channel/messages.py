@@ -1,7 +1,7 @@
 """The messages, one JSON object a line.
 
-API process -> engine process: Hello (first), Wake, Cancel, Stop.
-Engine process -> API process: Welcome (first), State, Ended.
+API process -> engine process: Hello (first), Wake, Cancel, Ended, Stop.
+Engine process -> API process: Welcome (first), State, Ended, Stay.
 """
 
 import json
@@ -32,7 +32,13 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Stop:
-    """Finish the slice at hand and leave; what is queued stays queued."""
+    """This API process leaves. If it was the only one: finish the slice at hand and leave too; what
+    is queued stays queued."""
+
+
+@dataclass(frozen=True)
+class Stay:
+    """The answer to Stop of an engine that other API processes use."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +58,16 @@ class State:
 
 @dataclass(frozen=True)
 class Ended:
-    """These operations have their result or failure in the store."""
+    """These operations have their result or failure in the store. From an API process (something
+    was withdrawn there): the engine passes it on to the others."""
 
     operation_ids: list[OperationId]
 
 
-Message = Hello | Wake | Cancel | Stop | Welcome | State | Ended
+Message = Hello | Wake | Cancel | Stop | Stay | Welcome | State | Ended
 
 _BY_NAME: Mapping[str, type[Message]] = MappingProxyType(
-    {kind.__name__: kind for kind in (Hello, Wake, Cancel, Stop, Welcome, State, Ended)}
+    {kind.__name__: kind for kind in (Hello, Wake, Cancel, Stop, Stay, Welcome, State, Ended)}
 )
 
 MAX_LINE_BYTES = 1 << 20

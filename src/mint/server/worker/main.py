@@ -12,7 +12,7 @@ import sys
 
 from filelock import FileLock, Timeout
 
-from mint.core.errors import MintError
+from mint.core.errors import ConfigError, MintError
 from mint.engine.protocol import Engine
 from mint.server.channel.health import EnginePhase
 from mint.server.channel.listener import Listener
@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 _LOCK_TIMEOUT_S = 30.0
 """An engine process that is being replaced has this long to leave."""
+_DATABASE_TIMEOUT_S = 5.0
+"""Until a database has noticed the end of the engine process before us."""
 _FAREWELL_S = 5.0
 """How long a process that cannot start waits for an API process to tell it why."""
 
@@ -55,30 +57,40 @@ def _run(settings: ServerSettings, signals: Signals) -> int:
     listener.start()
     try:
         store = Store(settings.store_at)
-        listener.ended(recover(store, "the server was restarted"))
-        remove_leftovers(store, settings.data)
-        listener.state(EnginePhase.STARTING, "finding the models")
-        logging.getLogger("mint").addHandler(Progress(listener))
-        try:
-            engine = _build(settings)
-            store.set_served(engine.served())
-        except MintError as error:
-            return _cannot_start(listener, str(error))
-        _log.info("serving %s", ", ".join(model.name for model in engine.served()) or "on demand")
-        Worker(
-            store=store,
-            engine=engine,
-            data=settings.data,
-            signals=signals,
-            reports=listener,
-            limits=Limits(samples=settings.max_sequences),
-            leave_when=lambda: _is_orphan(listener, settings),
-        ).run()
-        engine.close()
-        _log.info("stopped")
-        return 0
+        with store.only_engine(_DATABASE_TIMEOUT_S) as alone:
+            if not alone:
+                raise ConfigError(
+                    f"another engine process works on the database {settings.shown_database}, from "
+                    "another data folder. A database serves one data folder."
+                )
+            return _work(settings, signals, listener, store)
+    except MintError as error:
+        return _cannot_start(listener, str(error))
     finally:
         listener.close()
+
+
+def _work(settings: ServerSettings, signals: Signals, listener: Listener, store: Store) -> int:
+    """Take up what an earlier engine process left, and work."""
+    listener.ended(recover(store, "the server was restarted"))
+    remove_leftovers(store, settings.data)
+    listener.state(EnginePhase.STARTING, "finding the models")
+    logging.getLogger("mint").addHandler(Progress(listener))
+    engine = _build(settings)
+    store.set_served(engine.served())
+    _log.info("serving %s", ", ".join(model.name for model in engine.served()) or "on demand")
+    Worker(
+        store=store,
+        engine=engine,
+        data=settings.data,
+        signals=signals,
+        reports=listener,
+        limits=Limits(samples=settings.max_sequences),
+        leave_when=lambda: _is_orphan(listener, settings),
+    ).run()
+    engine.close()
+    _log.info("stopped")
+    return 0
 
 
 class Progress(logging.Handler):
@@ -122,7 +134,7 @@ def _cannot_start(listener: Listener, why: str) -> int:
 
 
 def _is_orphan(listener: Listener, settings: ServerSettings) -> bool:
-    """Whether the API process has been away for too long; asked while there is nothing to do."""
+    """Whether no API process has been there for too long; asked while there is nothing to do."""
     lonely_s = listener.lonely_for_s()
     if lonely_s < settings.orphan_timeout_s:
         return False
