@@ -4,7 +4,15 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.server.rows import ANNE, a_checkpoint, a_model, a_session, an_operation, create_of
+from tests.server.rows import (
+    ANNE,
+    a_checkpoint,
+    a_model,
+    a_sampler,
+    a_session,
+    an_operation,
+    create_of,
+)
 from tests.server.service.conftest import Clock
 from tests.server.still_link import StillLink
 
@@ -49,6 +57,23 @@ def test_a_silent_session_is_ended_and_its_model_unloaded(
 
     assert store.session(ANNE, session.session_id).finished_at == clock.now
     assert [row.kind for row in store.pending()] == ["CreateModel", "UnloadModel"]
+
+
+def test_what_is_left_in_an_ended_session_leaves_memory(
+    store: Store, clock: Clock, janitor: Janitor
+):
+    session = a_session(store)
+    made_late = a_model(session)
+    store.finish_session(ANNE, session.session_id, "success")  # and the process was killed
+    store.enqueue(create_of(made_late), model=made_late)
+    store.create_sampler(a_sampler(session, "s"))
+
+    tidy(janitor)
+    tidy(janitor)
+
+    assert sorted(row.kind for row in store.pending()) == [
+        "CreateModel", "ReleaseSampler", "UnloadModel",
+    ]  # fmt: skip
 
 
 def test_a_session_with_a_heartbeat_or_work_lives_on(store: Store, clock: Clock, janitor: Janitor):

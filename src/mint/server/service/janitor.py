@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mint.server.service.checkpoints import remove_folders
 from mint.server.service.sessions import SessionService
+from mint.server.service.transfer import remove_stale
 from mint.server.store.records import Session
 from mint.server.store.store import Store
 
@@ -17,7 +18,7 @@ ROUND_S = 60.0
 
 
 class Janitor:
-    """Ends silent sessions, forgets old results, removes expired checkpoints.
+    """Ends silent sessions, forgets old results, removes expired checkpoints and forgotten uploads.
 
     Args:
         clock: gives the present time, zone-aware UTC.
@@ -57,9 +58,13 @@ class Janitor:
             await self._sessions.finish(
                 session.owner, session.session_id, "expired", "no sign of life"
             )
+        for session in await asyncio.to_thread(self._store.half_ended_sessions):
+            # Its end was interrupted; the reason it was given stays.
+            await self._sessions.finish(session.owner, session.session_id, "expired", None)
         await asyncio.to_thread(self._store.forget_old, now - self._result_retention)
         folders = await asyncio.to_thread(self._store.forget_expired)
         await asyncio.to_thread(remove_folders, self._data, folders)
+        await asyncio.to_thread(remove_stale, self._data)
 
     def _silent(self, before: datetime) -> list[Session]:
         """Open sessions without a heartbeat and without work on their models."""

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.exc import IntegrityError
 
 from mint.core.errors import NotFoundError
 from mint.core.ids import Owner, SessionId
 from mint.server.store import rows
 from mint.server.store.database import Database
-from mint.server.store.records import Model, NewSession, Sampler, Session
+from mint.server.store.records import Model, ModelState, NewSession, Sampler, Session
 from mint.server.store.schema import checkpoints, models, samplers, sessions
 
 
@@ -85,6 +85,22 @@ class Sessions(Database):
                 select(sessions)
                 .where(sessions.c.finished_at.is_(None), sessions.c.last_seen_at < before)
                 .order_by(sessions.c.last_seen_at)
+            ).all()
+        return [rows.session(row) for row in found]
+
+    def half_ended_sessions(self) -> list[Session]:
+        """Ended sessions of all owners with something left in them: their process was killed, or
+        something was made, between their end and its clearing up."""
+        its_models = exists().where(
+            models.c.session_id == sessions.c.session_id,
+            models.c.state.in_([ModelState.CREATING, ModelState.READY]),
+        )
+        its_samplers = exists().where(samplers.c.session_id == sessions.c.session_id)
+        with self.reading() as tx:
+            found = tx.execute(
+                select(sessions)
+                .where(sessions.c.finished_at.is_not(None), its_models | its_samplers)
+                .order_by(sessions.c.finished_at)
             ).all()
         return [rows.session(row) for row in found]
 
