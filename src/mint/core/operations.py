@@ -33,7 +33,6 @@ class CreateModelFrom:
     model_id: ModelId
     path: str
     with_optimizer: bool
-    lora_seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

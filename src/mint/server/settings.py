@@ -66,7 +66,8 @@ class ServerSettings:
     threads: int | None = None
     """CPU threads of the engine. None: the cores this process may use (affinity and cgroup)."""
     memory_limit_gib: float | None = None
-    """What the engine may hold in weights, adapters and caches. None: it takes its own measure."""
+    """Weights, adapters and caches together, looked at when a base model is loaded: one that would
+    go beyond is refused. None: 80 % of what is free at the start."""
     max_sequences: int = 64
     """Sequences decoded side by side. More wait their turn; each needs room in the KV cache."""
     session_timeout_s: float = 1800.0

@@ -113,9 +113,6 @@ def install(app: FastAPI) -> None:
         return answer(500, incident(request, error))
 
 
-FAILURE_KEYS = ("error", "category")
-
-
 def failure(message: str, fault: Fault) -> dict[str, Any]:
     """A failed result, as the SDK reads it."""
     return {"error": message, "category": CATEGORIES[fault]}
