@@ -135,7 +135,7 @@ def test_tensors_that_do_not_fit_are_refused_by_name(tiny, tmp_path, change, err
 def test_an_embedding_adapter_is_refused_by_name(tiny, tmp_path):
     source = written_by_peft(tiny.folder, tmp_path / "p", r=4, lora_alpha=8,
                              target_modules=["embed_tokens"])  # fmt: skip
-    with pytest.raises(UnsupportedError, match="embed_tokens.lora_embedding_A"):
+    with pytest.raises(UnsupportedError, match=r"embed_tokens\.lora_embedding_A"):
         read_adapter(source, tiny.decoder, "run")
 
 

@@ -1,5 +1,6 @@
 """CheckpointRef: the name of saved weights, in every spelling we accept."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,6 +9,7 @@ from mint.core.errors import UserError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _REF = re.compile(r"(?:tinker|mint)://([^/]+)/(weights|sampler_weights|external_weights)/([^/]+)")
+_SHORT = re.compile(r"ckpt_[0-9a-f]{12}")
 
 
 class CheckpointKind(StrEnum):
@@ -47,6 +49,16 @@ class CheckpointRef:
                 "save_weights_for_sampler() return them."
             )
         return cls(found[1], CheckpointKind(found[2]), found[3])
+
+
+def short_id(path: str) -> str:
+    """The short name of a checkpoint, `ckpt_` and twelve digits: for people and for scripts of
+    before. It follows from the path, so it needs no place of its own to be kept."""
+    return f"ckpt_{hashlib.sha256(path.encode()).hexdigest()[:12]}"
+
+
+def is_short_id(text: str) -> bool:
+    return bool(_SHORT.fullmatch(text))
 
 
 def check_name(name: str) -> str:

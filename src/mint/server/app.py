@@ -24,6 +24,7 @@ from mint.server.http import (
     sampling,
     sessions,
     training,
+    transfer,
     weights,
 )
 from mint.server.http.deps import Services
@@ -39,6 +40,7 @@ from mint.server.service.sampling import SamplingService
 from mint.server.service.sessions import SessionService
 from mint.server.service.submission import Submissions
 from mint.server.service.training import TrainingService
+from mint.server.service.transfer import TransferService, remove_unfinished
 from mint.server.service.usage import UsageService
 from mint.server.service.weights import WeightService
 from mint.server.settings import ServerSettings
@@ -57,6 +59,7 @@ ROUTERS = (
     futures.router,
     runs.router,
     extensions.router,
+    transfer.router,
     health.router,
     health.fallback,  # last: it answers whatever the others do not
 )
@@ -97,6 +100,7 @@ def create_app(settings: ServerSettings, store: Store, link: EngineLink) -> Fast
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await asyncio.to_thread(remove_unfinished, settings.data)
         await link.start()
         tidying = asyncio.create_task(janitor.run(), name="janitor")
         try:
@@ -139,4 +143,5 @@ def build_services(settings: ServerSettings, store: Store, link: Link) -> Servic
         copies=CopyService(store, settings.data, utcnow),
         downloads=DownloadService(store, settings.data, signer, utcnow),
         usage=UsageService(store),
+        transfer=TransferService(store, submissions, catalog, settings.data),
     )

@@ -19,6 +19,7 @@ from mint.server.service.models import ModelCatalog
 from mint.server.service.sampling import SamplingService
 from mint.server.service.sessions import SessionService
 from mint.server.service.training import TrainingService
+from mint.server.service.transfer import TransferService
 from mint.server.service.usage import UsageService
 from mint.server.service.weights import WeightService
 from mint.wire import json_models
@@ -52,6 +53,7 @@ class Services:
     copies: CopyService
     downloads: DownloadService
     usage: UsageService
+    transfer: TransferService
 
 
 def services(request: Request) -> Services:
@@ -110,6 +112,10 @@ def _checkpoints(request: Request) -> CheckpointService:
     return services(request).checkpoints
 
 
+def _transfer(request: Request) -> TransferService:
+    return services(request).transfer
+
+
 def _copies(request: Request) -> CopyService:
     return services(request).copies
 
@@ -134,6 +140,7 @@ Checkpoints = Annotated[CheckpointService, Depends(_checkpoints)]
 Copies = Annotated[CopyService, Depends(_copies)]
 Downloads = Annotated[DownloadService, Depends(_downloads)]
 UsageOf = Annotated[UsageService, Depends(_usage)]
+Transfer = Annotated[TransferService, Depends(_transfer)]
 
 
 async def read_body(request: Request) -> bytes:

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from mint.core.checkpoints import CheckpointKind, CheckpointRef, check_ttl
 from mint.core.ids import ModelId, Owner
+from mint.server.service import references
 from mint.server.store.records import Checkpoint, Model
 from mint.server.store.store import Store
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mint.server.service.checkpoints import remove_folders
 from mint.server.service.sessions import SessionService
+from mint.server.service.transfer import remove_stale
 from mint.server.store.records import Session
 from mint.server.store.store import Store
 
@@ -17,8 +18,7 @@ ROUND_S = 60.0
 
 
 class Janitor:
-    """Ends silent sessions, forgets old results, removes expired checkpoints, and
-    ends what was left of a session whose end was interrupted.
+    """Ends silent sessions, forgets old results, removes expired checkpoints and forgotten uploads.
 
     Args:
         clock: gives the present time, zone-aware UTC.
@@ -64,6 +64,7 @@ class Janitor:
         await asyncio.to_thread(self._store.forget_old, now - self._result_retention)
         folders = await asyncio.to_thread(self._store.forget_expired)
         await asyncio.to_thread(remove_folders, self._data, folders)
+        await asyncio.to_thread(remove_stale, self._data)
 
     def _silent(self, before: datetime) -> list[Session]:
         """Open sessions without a heartbeat and without work on their models."""

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from mint.core.checkpoints import CheckpointRef
 from mint.core.errors import UserError
 from mint.core.ids import OperationId, Owner, SamplerId, SessionId, sampler_id
 from mint.core.model_input import check_tokens
 from mint.core.models import ServedModel
 from mint.core.operations import Sample
 from mint.server.scheduler.admission import admit_sample
+from mint.server.service import references
 from mint.server.service.models import ModelCatalog
 from mint.server.service.sessions import check_open
 from mint.server.service.submission import Prepared, Submission, Submissions
@@ -58,8 +58,7 @@ class SamplingService:
             raise UserError("give either base_model or model_path, not both.")
         weights = None
         if path is not None:
-            ref = str(CheckpointRef.parse(path))
-            checkpoint = await asyncio.to_thread(self._store.checkpoint, owner, ref)
+            checkpoint = await asyncio.to_thread(references.find, self._store, owner, path)
             base_model, weights = checkpoint.base_model, checkpoint.path
         assert base_model is not None
         served = await self._catalog.find(owner, base_model)

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from mint.core.checkpoints import CheckpointKind, CheckpointRef, check_name, check_ttl
+from mint.core.checkpoints import CheckpointKind, CheckpointRef, check_name, check_ttl, is_short_id
 from mint.core.errors import NotFoundError, UnsupportedError, UserError
 from mint.core.ids import ModelId, OperationId, Owner, sampler_id
+from mint.core.lora import LoraSpec
 from mint.core.operations import CreateModelFrom, LoadWeights, PinSampler, SaveWeights
+from mint.server.service import references
 from mint.server.service.model_queue import ModelQueue, NewRun
 from mint.server.service.models import ModelCatalog
 from mint.server.service.submission import Prepared
@@ -156,7 +158,7 @@ class WeightService:
                     f"{found.path} was trained on {found.base_model!r}, but model {model!r} stands "
                     f"on {row.base_model!r}."
                 )
-            if replace(found.lora, seed=None) != replace(row.lora, seed=None):
+            if not _fits(found.lora, row.lora, with_optimizer=with_optimizer):
                 raise UserError(
                     f"{found.path} has {found.lora}, but model {model!r} has {row.lora}. Make a "
                     "model of that shape: create_training_client_from_state(path)."
@@ -170,16 +172,15 @@ class WeightService:
         return await self._queue.put(owner, model, seq_id, LoadWeights.__name__, prepare)
 
     def _readable(self, owner: Owner, path: str, *, with_optimizer: bool) -> Checkpoint:
-        ref = CheckpointRef.parse(path)
-        if with_optimizer and ref.kind is not CheckpointKind.TRAINING:
-            raise UserError(
-                f"{ref} is a sampler checkpoint and holds no optimizer state. Load it without the "
-                "optimizer, or load one that save_state() made."
-            )
+        if with_optimizer and not is_short_id(path):
+            _check_has_optimizer(path)
         try:
-            return self._store.checkpoint(owner, str(ref))
+            found = references.find(self._store, owner, path)
         except NotFoundError as error:
             raise UserError(str(error)) from error  # accepted work: its result says so
+        if with_optimizer:
+            _check_has_optimizer(found.path)
+        return found
 
     def _check_free(self, owner: Owner, path: str) -> None:
         try:
@@ -190,6 +191,22 @@ class WeightService:
             f"{path} exists already. Choose another name, or pass overwrite=True where the call "
             "has it."
         )
+
+
+def _check_has_optimizer(path: str) -> None:
+    ref = CheckpointRef.parse(path)
+    if ref.kind is not CheckpointKind.TRAINING:
+        raise UserError(
+            f"{ref} holds no optimizer state. Load it without the optimizer, or load one that "
+            "save_state() made."
+        )
+
+
+def _fits(saved: LoraSpec, model: LoraSpec, *, with_optimizer: bool) -> bool:
+    """Whether a model can take an adapter over. Without the optimizer's state, which means
+    something at one scale only, another alpha is made up for in B."""
+    alpha = model.alpha if with_optimizer else saved.alpha
+    return replace(saved, seed=None) == replace(model, seed=None, alpha=alpha)
 
 
 def _save_operation(model: ModelId, save: Save) -> SaveWeights:
