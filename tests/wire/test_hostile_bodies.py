@@ -10,12 +10,14 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from mint.core.errors import LossInputError, UserError
+from mint.wire import json_models, protobuf
 from mint.wire import mint_wire_pb2 as pb
-from mint.wire import protobuf
 from mint.wire.compression import collect, decompress
 from mint.wire.errors import BodyError, BodyTooLargeError, EncodingError
+from mint.wire.parts import MAX_PARTS, check_parts
 
 LIMIT = 100_000
 
@@ -68,6 +70,49 @@ MALFORMED = {
 def test_a_tensor_that_contradicts_itself_is_refused_by_name(tensor: pb.Tensor):
     with pytest.raises(LossInputError, match=r"data\[0\]\.loss_fn_inputs\['weights'\]"):
         protobuf.forward_backward(request_with(tensor))
+
+
+MANY = {
+    "datums": b"\x1a\x00" * 50_000,
+    "chunks of a datum": b"\x1a\xa0\x8d\x06" + b"\x0a\x00" * 50_000,
+    "keys of a config": b"\x2a\x03\x0a\x01k" * 50_000,
+    "sizes of a shape": pb.ForwardBackwardRequest(
+        data=[pb.Datum(loss_fn_inputs={"weights": pb.Tensor(shape=[0] * 100_000)})]
+    ).SerializeToString(),
+    "numbers that are no field of ours": b"\xf8\x01\x00" * 50_000,
+}
+
+
+@pytest.mark.parametrize("body", MANY.values(), ids=MANY)
+def test_a_body_of_countless_parts_is_refused_before_it_is_parsed(body: bytes):
+    with pytest.raises(BodyTooLargeError, match="more than 40000 parts"):
+        check_parts(body, pb.ForwardBackwardRequest, most=40_000)
+
+
+def test_a_large_batch_is_far_below_the_limit_of_parts():
+    message = pb.ForwardBackwardRequest(model_id="m", loss_fn="ppo")
+    for _ in range(1024):
+        datum = message.data.add()
+        datum.model_input.add().encoded_text.tokens = bytes(400)
+        for name in ("target_tokens", "logprobs", "advantages"):
+            datum.loss_fn_inputs[name].CopyFrom(dense(bytes(400), [100]))
+    body = message.SerializeToString()
+
+    check_parts(body, pb.ForwardBackwardRequest, most=MAX_PARTS // 8)
+
+    assert protobuf.receive_forward_backward(body) == message
+
+
+@given(body=st.binary(max_size=200), zeros=st.integers(0, 3))
+def test_counting_leaves_what_is_malformed_to_the_parser(body: bytes, zeros: int):
+    with suppress(BodyTooLargeError):
+        check_parts(bytes(zeros * 20_000) + body * 400, pb.ForwardBackwardRequest)
+
+
+def test_json_of_countless_chunks_is_refused_by_name():
+    many = {"chunks": [{}] * (json_models.MAX_CHUNKS + 1)}
+    with pytest.raises(ValidationError, match="at most 4096 items"):
+        json_models.ModelInputBody.model_validate(many)
 
 
 def test_many_sparse_tensors_share_one_bound():

@@ -20,6 +20,7 @@ from mint.core.operations import ForwardBackward, PassResult, SampleResult
 from mint.core.sampling import SampledSequence, StopReason, TopK
 from mint.wire import mint_wire_pb2 as pb
 from mint.wire.errors import BodyError
+from mint.wire.parts import check_parts
 from mint.wire.tensors import DenseBudget, sparse_to_dense
 
 OUTPUT_TYPE = "ArrayRecord"
@@ -34,6 +35,17 @@ _CHUNK_KINDS = {"image": "an image", "dmel": "audio"}
 
 
 # ---------------------------------------------------------------- requests
+
+
+def receive_forward_backward(body: bytes) -> pb.ForwardBackwardRequest:
+    """As `parse_forward_backward`, for a body that anybody may have made.
+
+    Raises:
+        BodyTooLargeError: it has more parts than any real request.
+        BodyError: the bytes are not such a message.
+    """
+    check_parts(body, pb.ForwardBackwardRequest)
+    return parse_forward_backward(body)
 
 
 def parse_forward_backward(body: bytes) -> pb.ForwardBackwardRequest:

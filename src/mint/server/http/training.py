@@ -1,5 +1,6 @@
 """Passes over data, and optimizer steps."""
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -54,7 +55,7 @@ async def _queue_pass(
 
 async def _queue_protobuf(request: Request, caller: Caller, training: Training) -> dict[str, Any]:
     raw = await read_body(request)
-    message = protobuf.parse_forward_backward(raw)
+    message = await asyncio.to_thread(protobuf.receive_forward_backward, raw)
 
     def make() -> tuple[ForwardBackward, bytes | None]:
         return protobuf.forward_backward(message), raw
