@@ -419,6 +419,31 @@ def test_a_base_model_that_does_not_fit_is_refused_with_numbers(tiny_folder, tmp
     assert "GiB" in made.message
 
 
+def test_adapters_are_refused_with_numbers_before_they_exceed_the_memory_limit(
+    tiny_folder, tmp_path
+):
+    limit = 8 << 20
+    bench = Bench(make_engine(tiny_folder, tmp_path / "scratch", memory_limit_bytes=limit))
+    spec = LoraSpec(rank=64)
+    path = "tinker://m0/weights/c"
+
+    ids = [ModelId(f"m{n}") for n in range(20)]
+    made = [bench.run(CreateModel(model_id=i, base_model="tiny", lora=spec)) for i in ids]
+    kept = [m for m in made if isinstance(m, ModelReady)]
+    assert 0 < len(kept) < len(made)
+    assert bench.engine.capacity().memory_bytes <= limit
+    refused = made[-1]
+    assert isinstance(refused, Failure)
+    assert "a model of rank 64 on tiny needs" in refused.message
+    assert "of 0.01 GiB are taken" in refused.message
+
+    bench.run(SaveWeights(model_id=ids[0], path=path), tmp_path / "c")
+    again = CreateModelFrom(model_id=ModelId("again"), path=path, with_optimizer=True)
+    assert isinstance(bench.run(again, tmp_path / "c"), Failure)
+    bench.run(UnloadModel(model_id=ids[0]))
+    assert isinstance(bench.run(again, tmp_path / "c"), ModelReady)
+
+
 def test_an_idle_base_model_makes_room_for_another(tmp_path):
     names = ("one", "two")
     folders = [build_tiny(tmp_path / name, seed=n) for n, name in enumerate(names)]

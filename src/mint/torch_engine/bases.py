@@ -9,10 +9,12 @@ import psutil
 from tokenizers import Tokenizer
 
 from mint.core.errors import CapacityError
+from mint.core.lora import LoraSpec
 from mint.core.models import ServedModel
 from mint.torch_engine import attention
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.decoding import Decoding
+from mint.torch_engine.lora import Layout, trained_bytes
 from mint.torch_engine.models.files import ModelFiles, eos_token_ids
 from mint.torch_engine.models.loader import load_module, load_tokenizer, torch_dtype
 from mint.torch_engine.models.registry import ModelRegistry
@@ -86,25 +88,43 @@ class Bases:
         served = self.resolve(name)
         files = self._registry.resolve(name)
         if files.folder not in self._loaded:
-            self._make_room(served, held_bytes)
+            dtype = self._settings.dtype
+            need = served.parameters * torch_dtype(dtype).itemsize
+            self._make_room(
+                f"base model {served.name} needs {_gib(need)} GiB as {dtype}",
+                need, held_bytes, "a smaller model or dtype bfloat16",
+            )  # fmt: skip
             self._loaded[files.folder] = self._load(served, files)
         return self._loaded[files.folder]
 
-    def _make_room(self, served: ServedModel, held_bytes: int) -> None:
-        need = served.parameters * torch_dtype(self._settings.dtype).itemsize
+    def admit_adapter(self, base: Base, spec: LoraSpec, held_bytes: int) -> None:
+        """Make room for an adapter in training on a loaded base model.
+
+        Raises:
+            CapacityError: it does not fit into memory; the message has the numbers.
+        """
+        need = trained_bytes(Layout.of(spec, base.decoder.targets))
+        self._make_room(
+            f"a model of rank {spec.rank} on {base.name} needs {_gib(need)} GiB in training",
+            need, held_bytes, "a lower rank", keep=base,
+        )  # fmt: skip
+
+    def _make_room(
+        self, what: str, need: int, held_bytes: int, instead: str, *, keep: Base | None = None
+    ) -> None:
+        """Unload idle base models until `need` bytes are free. `keep`: one that has to stay."""
         for folder, base in list(self._loaded.items()):
             if self._used(held_bytes) + need <= self.limit_bytes:
                 return
-            if base.idle:
+            if base.idle and base is not keep:
                 logger.info("unloading idle base model %s", base.name)
                 del self._loaded[folder]
         used = self._used(held_bytes)
         if used + need > self.limit_bytes:
             raise CapacityError(
-                f"base model {served.name} needs {_gib(need)} GiB as {self._settings.dtype}, but "
-                f"{_gib(used)} of {_gib(self.limit_bytes)} GiB are taken "
-                f"(loaded: {', '.join(b.name for b in self.loaded()) or 'none'}). Use a smaller model or "
-                "dtype bfloat16, end other models, or raise the memory limit."
+                f"{what}, but {_gib(used)} of {_gib(self.limit_bytes)} GiB are taken "
+                f"(loaded: {', '.join(b.name for b in self.loaded()) or 'none'}). Use {instead}, "
+                "end other models, or raise the memory limit."
             )
 
     def _used(self, held_bytes: int) -> int:

@@ -39,6 +39,7 @@ from mint.core.operations import (
     UnloadModel,
 )
 from mint.engine.protocol import Capacity, Outcome, Work
+from mint.torch_engine import checkpoint
 from mint.torch_engine.adapter_import import import_adapter
 from mint.torch_engine.bases import Bases
 from mint.torch_engine.samplers import SamplerShelf
@@ -245,16 +246,16 @@ class TorchEngine:
     def _create(self, operation: CreateModel) -> ModelReady:
         self._refuse_twice(operation.model_id)
         base = self._bases.get(operation.base_model, self._held_bytes())
+        self._bases.admit_adapter(base, operation.lora, self._held_bytes())
         model = TrainedModel.new(base, operation.model_id, operation.lora)
         return self._keep(operation.model_id, model)
 
     def _create_from(self, operation: CreateModelFrom, folder: Path) -> ModelReady:
         self._refuse_twice(operation.model_id)
-
-        def base_of(name: str):
-            return self._bases.get(name, self._held_bytes())
-
-        model = TrainedModel.from_checkpoint(base_of, folder, operation.with_optimizer)
+        manifest = checkpoint.read_manifest(folder)
+        base = self._bases.get(manifest.base_model, self._held_bytes())
+        self._bases.admit_adapter(base, manifest.lora, self._held_bytes())
+        model = TrainedModel.from_checkpoint(base, folder, operation.with_optimizer)
         return self._keep(operation.model_id, model)
 
     def _import(self, operation: ImportAdapter, source: Path, folder: Path) -> Imported:

@@ -114,6 +114,11 @@ class TrainedAdapter(AdapterWeights):
         self.flat_grad.zero_()
 
 
+def trained_bytes(layout: Layout) -> int:
+    """Memory of an adapter in training: weights, gradient and Adam's two moments, float32."""
+    return 4 * 4 * layout.size
+
+
 def initial_weights(layout: Layout, *, model_id: str, device: torch.device | str = "cpu") -> Tensor:
     """Flat memory of a new adapter: A uniform in +-1/sqrt(in), B zero (as Hu et al. 2021 start:
     the adapter adds nothing at first). Without a seed in the spec the model's id is the seed."""

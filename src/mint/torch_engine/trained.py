@@ -1,6 +1,5 @@
 """TrainedModel: one adapter in training, with its gradients and optimizer state."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,12 +36,9 @@ class TrainedModel:
         return cls(base, TrainedAdapter(layout, flat), AdamState.zeros_like(flat))
 
     @classmethod
-    def from_checkpoint(
-        cls, base_of: Callable[[str], Base], folder: Path, with_optimizer: bool
-    ) -> "TrainedModel":
+    def from_checkpoint(cls, base: Base, folder: Path, with_optimizer: bool) -> "TrainedModel":
         """A model as its checkpoint describes it. Raises as checkpoint.load_weights."""
         manifest = checkpoint.read_manifest(folder)
-        base = base_of(manifest.base_model)
         layout = Layout.of(manifest.lora, base.decoder.targets)
         flat = checkpoint.load_weights(folder, layout, base.decoder.device)
         adapter = TrainedAdapter(layout, flat, manifest.weights_version)
