@@ -66,8 +66,8 @@ class ServerSettings:
     threads: int | None = None
     """CPU threads of the engine. None: the cores this process may use (affinity and cgroup)."""
     memory_limit_gib: float | None = None
-    """Weights, adapters and caches together, looked at when a base model is loaded: one that would
-    go beyond is refused. None: 80 % of what is free at the start."""
+    """Weights, adapters and caches together, looked at when a base model is loaded or an adapter made:
+    what would go beyond is refused. None: 80 % of what is free at the start."""
     max_sequences: int = 64
     """Sequences decoded side by side. More wait their turn; each needs room in the KV cache."""
     session_timeout_s: float = 1800.0

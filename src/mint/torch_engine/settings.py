@@ -18,9 +18,9 @@ class EngineSettings:
     threads: int | None = None
     """Of torch's kernels; None leaves torch's own choice."""
     memory_limit_bytes: int | None = None
-    """Weights, adapters and KV cache together, looked at when a base model is loaded: idle ones make
-    room, and one that would go beyond is refused. None: 80 % of what is free when the engine
-    starts."""
+    """Weights, adapters and KV cache together, looked at when a base model is loaded or an adapter made:
+    idle bases make room, and what would go beyond is refused. None: 80 % of what is free when the
+    engine starts."""
     max_sequences: int = 64
     """Sequences decoded side by side, per base model."""
     kv_tokens: int = 65536
