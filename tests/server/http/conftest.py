@@ -49,9 +49,9 @@ class House:
     def client(self, key: str) -> httpx.Client:
         return httpx.Client(base_url=self.url, headers={"X-API-Key": key}, timeout=30)
 
-    def new_key(self, owner: str) -> str:
+    def new_key(self, owner: str, *, is_admin: bool = False) -> str:
         secret = new_secret()
-        self.store.create_key(Owner(owner), owner, hash_secret(secret), hint(secret), False)
+        self.store.create_key(Owner(owner), owner, hash_secret(secret), hint(secret), is_admin)
         return secret
 
     def post(self, path: str, http: httpx.Client | None = None, /, **body: Any) -> httpx.Response:

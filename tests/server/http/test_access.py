@@ -48,52 +48,15 @@ def test_health_is_told_without_a_key(house: House):
     answer = httpx.get(f"{house.url}/healthz").json()
 
     assert answer["status"] == "ok"
-    assert answer["engine"]["capacity"] == {"adapters": 2}
-
-
-def test_another_owners_objects_do_not_exist(house: House):
-    session = house.session()
-    model, sampler = house.model(session), house.sampler(session)
-    request = house.sample(sampler).json()["request_id"]
-    stranger = house.client(house.new_key("stranger"))
-    asked = {
-        "get_info": {"model_id": model},
-        "unload_model": {"model_id": model},
-        "optim_step": {"model_id": model, "seq_id": 1},
-        "save_weights": {"model_id": model, "path": "a", "seq_id": 1},
-        "forward_backward": {
-            "model_id": model,
-            "forward_backward_input": {"data": [], "loss_fn": "cross_entropy"},
-        },
-        "create_model": {"session_id": session, "model_seq_id": 5, "base_model": "tiny"},
-        "create_sampling_session": {
-            "session_id": session,
-            "sampling_session_seq_id": 9,
-            "base_model": "tiny",
-        },
-        "asample": {"sampling_session_id": sampler, "prompt": {"chunks": []}},
-        "retrieve_future": {"request_id": request},
-        "cancel_future": {"request_id": request},
-        "session_heartbeat": {"session_id": session},
-        f"sessions/{session}/finish": {},
-        "weights_info": {"tinker_path": f"tinker://{model}/weights/a"},
-    }
-    for path, body in asked.items():
-        answer = house.post(path, stranger, **body)
-        assert answer.status_code == 404, path
-        assert answer.json()["detail"]
-    for path in (f"samplers/{sampler}", f"training_runs/{model}", f"sessions/{session}"):
-        assert stranger.get(f"/api/v1/{path}").status_code == 404
-    assert stranger.get("/api/v1/training_runs").json()["training_runs"] == []
-    assert len(house.store.pending()) == 2  # nothing of it was queued
+    assert answer["engine"]["capacity"]["adapters"] == 2
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_what_is_not_offered_is_said_by_name(house: House, method: str):
-    answer = house.http.request(method, "/api/v1/create_custom_loss/x")
+    answer = house.http.request(method, "/api/v1/create_something/x")
 
     assert answer.status_code == 404
-    assert f"{method} /api/v1/create_custom_loss/x is not offered" in answer.json()["detail"]
+    assert f"{method} /api/v1/create_something/x is not offered" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -44,22 +44,22 @@ async def revoke_own_key(who: Who, usage: UsageOf) -> Response:
 async def token(caller: Caller) -> None:
     """Not offered; clients ask only where client/config tells them to."""
     raise UnsupportedError(
-        "this server takes API keys as they are; it exchanges none for a token (client/config: "
-        "pjwt_auth_enabled is false)."
+        "not supported: this server (MinT) takes API keys as they are and exchanges none "
+        "(client/config: pjwt_auth_enabled is false)."
     )
 
 
 @router.get("/api/v1/audit")
 async def audit(caller: Caller) -> None:
     """Not offered."""
-    raise UnsupportedError("an audit log is not kept by this server (MinT).")
+    raise UnsupportedError("not supported: this server (MinT) keeps no audit log.")
 
 
 @router.post("/api/v1/create_custom_loss")
 async def create_custom_loss(caller: Caller) -> None:
     """Not offered; clients compute such losses themselves unless client/config tells otherwise."""
     raise UnsupportedError(
-        "losses that run on the server are not offered by this server (MinT). "
+        "not supported: this server (MinT) runs no losses of its clients. "
         "forward_backward_custom computes the same gradient with the loss on your side."
     )
 
@@ -68,7 +68,7 @@ async def create_custom_loss(caller: Caller) -> None:
 async def retrieve_futures(caller: Caller) -> None:
     """Not offered; clients poll each result by itself unless client/config tells otherwise."""
     raise UnsupportedError(
-        "waiting for many results at once is not offered by this server (MinT). Poll each with "
+        "not supported: this server (MinT) tells of one result at a time. Poll each with "
         "retrieve_future."
     )
 
