@@ -28,6 +28,10 @@ MAY_IMPORT: Mapping[str, set[str]] = {
         "numpy", "torch", "transformers", "tokenizers", "safetensors", "huggingface_hub",
         "gguf", "filelock", "psutil", "platformdirs",
     },
+    # adapters and models as files, merged and computed by others' code, where their users are
+    "mint.weights": {
+        "mint.core", "mint.torch_engine", "torch", "transformers", "safetensors", "peft",
+    },
     # the server, from the pure to the rim
     "mint.server": set(),
     "mint.server.logs": set(),
@@ -78,7 +82,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     },
     # `keys` works on a data folder whose server need not run
     "mint.cli": {
-        "mint", "mint.client", "mint.core", "mint.server.settings_sources", "mint.server.process",
+        "mint", "mint.client", "mint.core", "mint.weights", "mint.server.settings_sources",
+        "mint.server.process", "tokenizers",
         "click", "tinker",
     },
     "mint.cli.keys": {

@@ -21,6 +21,13 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
         "serve": Entry("mint.cli.serve:serve", "Run a server on this machine."),
         "keys": Entry("mint.cli.keys:keys", "Make, list and revoke API keys of a server."),
+        "checkpoints": Entry(
+            "mint.cli.checkpoints:checkpoints", "List, download, push and delete checkpoints."
+        ),
+        "import": Entry("mint.cli.adapters:import_", "Make a checkpoint of a PEFT LoRA."),
+        "export": Entry(
+            "mint.cli.adapters:export", "Write a checkpoint as a PEFT adapter or a merged model."
+        ),
         "sample": Entry("mint.cli.sample:sample", "Ask a base model or a checkpoint."),
     }
 )
