@@ -1,7 +1,7 @@
 """What routes ask for: who is calling, the services, the body."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
@@ -35,6 +35,9 @@ MAX_JSON_BYTES = 32 << 20
 """Largest JSON body, which becomes up to thirty times its size in objects: three times a request of
 the SDKs that train in JSON (500,000 numbers)."""
 
+PASSES_READ = 2
+"""Bodies of passes read at the same time: each may be 256 MiB, and is there three times over."""
+
 _READ_AT_ONCE_BYTES = 64 << 10
 """JSON below this is read in the event loop: handing it to a thread would take longer."""
 
@@ -58,6 +61,8 @@ class Services:
     downloads: DownloadService
     usage: UsageService
     transfer: TransferService
+    few_passes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSES_READ))
+    """Held while the body of a pass is unpacked, read and queued."""
 
 
 def services(request: Request) -> Services:
@@ -148,12 +153,15 @@ Transfer = Annotated[TransferService, Depends(_transfer)]
 
 
 async def read_body(request: Request, limit_bytes: int | None = None) -> bytes:
-    """The whole body, uncompressed.
+    """The whole body, uncompressed. Raises: as `receive_body` and `unpack_body`."""
+    return await unpack_body(request, await receive_body(request, limit_bytes), limit_bytes)
+
+
+async def receive_body(request: Request, limit_bytes: int | None = None) -> bytes:
+    """The whole body as it was sent.
 
     Raises:
-        BodyTooLargeError: above the limit (MAX_BODY_BYTES), as sent or as unpacked.
-        BodyError: damaged.
-        EncodingError: in a Content-Encoding we do not speak.
+        BodyTooLargeError: above the limit (MAX_BODY_BYTES).
     """
     limit = MAX_BODY_BYTES if limit_bytes is None else limit_bytes
     told = request.headers.get("content-length", "")
@@ -162,11 +170,22 @@ async def read_body(request: Request, limit_bytes: int | None = None) -> bytes:
             f"the request body has {told} bytes; this server takes {limit}. Send fewer "
             "datums at a time."
         )
-    body = await collect(request.stream(), limit)
+    return await collect(request.stream(), limit)
+
+
+async def unpack_body(request: Request, sent: bytes, limit_bytes: int | None = None) -> bytes:
+    """A received body, uncompressed.
+
+    Raises:
+        BodyTooLargeError: above the limit (MAX_BODY_BYTES) once unpacked.
+        BodyError: damaged.
+        EncodingError: in a Content-Encoding we do not speak.
+    """
+    limit = MAX_BODY_BYTES if limit_bytes is None else limit_bytes
     encoding = request.headers.get("content-encoding")
     if encoding is None:
-        return body
-    return await asyncio.to_thread(decompress, body, encoding, limit)
+        return sent
+    return await asyncio.to_thread(decompress, sent, encoding, limit)
 
 
 async def read(request: Request, model: type[BodyT]) -> BodyT:

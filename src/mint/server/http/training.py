@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 
 from mint.core.ids import ModelId
 from mint.core.operations import ForwardBackward
-from mint.server.http.deps import Caller, Training, read, read_body
+from mint.server.http.deps import Caller, Training, read, receive_body, services, unpack_body
 from mint.server.http.models import promise
 from mint.wire import convert, protobuf
 from mint.wire import json_models as body
@@ -54,21 +54,25 @@ async def _queue_pass(
 
 
 async def _queue_protobuf(request: Request, caller: Caller, training: Training) -> dict[str, Any]:
-    raw = await read_body(request)
-    message = await asyncio.to_thread(protobuf.receive_forward_backward, raw)
+    sent = await receive_body(request)
+    # Unpacked, parsed and on their way to the disk, bodies are there several times over. So few
+    # are at once, whoever sends how many; what is held meanwhile had to be sent.
+    async with services(request).few_passes:
+        raw = await unpack_body(request, sent)
+        message = await asyncio.to_thread(protobuf.receive_forward_backward, raw)
 
-    def make() -> tuple[ForwardBackward, bytes | None]:
-        return protobuf.forward_backward(message), raw
+        def make() -> tuple[ForwardBackward, bytes | None]:
+            return protobuf.forward_backward(message), raw
 
-    # 0 means that no number was given; the SDK counts from 1.
-    operation_id = await training.forward_backward(
-        caller,
-        ModelId(message.model_id),
-        message.seq_id or None,
-        make,
-        forward_only=message.forward_only,
-    )
-    return promise(operation_id, model_id=message.model_id)
+        # 0 means that no number was given; the SDK counts from 1.
+        operation_id = await training.forward_backward(
+            caller,
+            ModelId(message.model_id),
+            message.seq_id or None,
+            make,
+            forward_only=message.forward_only,
+        )
+        return promise(operation_id, model_id=message.model_id)
 
 
 async def _queue_json(
