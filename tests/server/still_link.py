@@ -5,6 +5,17 @@ from collections.abc import Callable, Iterable
 
 from mint.core.ids import OperationId
 from mint.server.channel import EngineHealth, EnginePhase
+from mint.server.channel.health import Doing
+
+CAPACITY = {
+    "running_sequences": 3,
+    "waiting_sequences": 1,
+    "max_sequences": 8,
+    "loaded_models": ("tiny",),
+    "adapters": 2,
+    "memory_bytes": 1000,
+    "memory_limit_bytes": 4000,
+}
 
 
 class StillLink:
@@ -22,6 +33,7 @@ class StillLink:
         self.cancelled: list[OperationId] = []
         self.state = EnginePhase.UP
         self.detail = "idle"
+        self.doing: Doing | None = None
         self.on_wake: Callable[[], None] = lambda: None
 
     async def start(self) -> None:
@@ -61,4 +73,6 @@ class StillLink:
         return True
 
     def health(self) -> EngineHealth:
-        return EngineHealth(state=self.state, detail=self.detail, pid=1, capacity={"adapters": 2})
+        return EngineHealth(
+            state=self.state, detail=self.detail, pid=1, capacity=CAPACITY, doing=self.doing
+        )

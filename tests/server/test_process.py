@@ -102,6 +102,22 @@ def test_a_stopped_server_leaves_its_queue_and_the_next_one_works_it_off(data):
     until(lambda: "2 operations running" in str(again.health()))
 
 
+def loading(served: Served) -> str | None:
+    detail = served.health()["engine"]["detail"]
+    return detail if "loading" in detail else None
+
+
+def test_whoever_waits_for_a_long_load_is_told_of_it(data):
+    served = start(data, models=("tiny", "slow")).ready()
+    session = served.session()
+    request = served.post("create_model", session_id=session, model_seq_id=0, base_model="slow")
+    assert "loading base model slow: 40 %, " in str(until(lambda: loading(served)))
+
+    (data / "loaded").touch()
+    assert "error" not in served.result(request["request_id"])
+    until(lambda: served.health()["engine"]["detail"] == "idle")
+
+
 def test_a_model_that_is_not_there_ends_the_start_with_the_engines_words(data):
     served = start(data, models=("missing",))
 

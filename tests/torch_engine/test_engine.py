@@ -33,7 +33,7 @@ from mint.core.operations import (
 )
 from mint.core.optim import AdamParams
 from mint.core.sampling import SamplingParams, Stop
-from mint.engine.protocol import Work
+from mint.engine.protocol import Doing, Work
 from mint.torch_engine import samplers, training
 from mint.torch_engine.engine import TorchEngine
 from mint.torch_engine.models.tiny import build_tiny
@@ -408,6 +408,17 @@ def test_an_unknown_base_model_fails_its_operation_by_name(bench):
 def test_an_unknown_base_model_is_refused_at_start(tmp_path):
     with pytest.raises(UnknownModelError, match="no/such"):
         TorchEngine(EngineSettings(models=("no/such",), scratch=tmp_path))
+
+
+def test_a_load_is_told_while_it_lasts(tiny_folder, tmp_path):
+    told: list[Doing | None] = []
+    settings = EngineSettings(models=(f"tiny={tiny_folder}",), scratch=tmp_path / "scratch")
+    bench = Bench(TorchEngine(settings, told.append))
+    told.clear()
+    for name in ("one", "two"):
+        bench.run(CreateModel(model_id=ModelId(name), base_model="tiny", lora=LoraSpec(rank=4)))
+
+    assert told == [Doing("loading base model tiny"), None]
 
 
 def test_a_base_model_that_does_not_fit_is_refused_with_numbers(tiny_folder, tmp_path):

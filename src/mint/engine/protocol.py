@@ -4,6 +4,7 @@ An engine knows nothing of HTTP, users, sessions or SQL, and keeps no clock. One
 and calls it; nothing here is thread-safe, except `cancel`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -53,6 +54,24 @@ class Capacity:
     memory_bytes: int
     """Weights, adapters, optimizer state and KV cache, as the engine accounts them."""
     memory_limit_bytes: int
+
+
+@dataclass(frozen=True)
+class Doing:
+    """Something that keeps an engine for long, outside of its operations."""
+
+    what: str
+    """ "loading base model X"."""
+    share: float | None = None
+    """How much of it is done, 0..1, where that is known."""
+
+
+OnProgress = Callable[[Doing | None], None]
+"""Told by an engine what keeps it; None: it is done. An engine may take one when it is made, since
+it is made of such things, and calls it on the thread that works."""
+
+
+def tell_nobody(_: Doing | None) -> None: ...
 
 
 class Engine(Protocol):

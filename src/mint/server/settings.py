@@ -88,7 +88,8 @@ class ServerSettings:
     """TOML file with settings, by their names. It gives way to the environment, which gives way to
     flags."""
     engine: str = "mint.server.worker.build:torch_engine"
-    """"MODULE:FUNCTION" that builds the engine from these settings, in the engine process."""
+    """"MODULE:FUNCTION" that builds the engine from these settings and a place to tell progress, in
+    the engine process."""
     log_format: str = "text"
     """"text" for people, "json" for machines: one object a line."""
 

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from mint.core.errors import CapacityError
 from mint.core.lora import LoraSpec
 from mint.core.models import ServedModel
+from mint.engine.protocol import Doing, OnProgress, tell_nobody
 from mint.torch_engine import attention
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.decoding import Decoding
@@ -48,10 +49,11 @@ class Base:
 class Bases:
     """Base models by name. Weights load on first use; idle ones make room for others."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, on_progress: OnProgress = tell_nobody) -> None:
         attention.register()
         self._settings = settings
-        self._registry = ModelRegistry(settings.models, settings.on_demand)
+        self._on_progress = on_progress
+        self._registry = ModelRegistry(settings.models, settings.on_demand, on_progress=on_progress)
         self._loaded: dict[Path, Base] = {}  # by folder: two names of one model share its weights
         self._served: dict[str, ServedModel] = {}
         for name in self._registry.names():
@@ -94,7 +96,11 @@ class Bases:
                 f"base model {served.name} needs {_gib(need)} GiB as {dtype}",
                 need, held_bytes, "a smaller model or dtype bfloat16",
             )  # fmt: skip
-            self._loaded[files.folder] = self._load(served, files)
+            self._on_progress(Doing(f"loading base model {served.name}"))
+            try:
+                self._loaded[files.folder] = self._load(served, files)
+            finally:
+                self._on_progress(None)
         return self._loaded[files.folder]
 
     def admit_adapter(self, base: Base, spec: LoraSpec, held_bytes: int) -> None:

@@ -38,7 +38,7 @@ from mint.core.operations import (
     SaveWeights,
     UnloadModel,
 )
-from mint.engine.protocol import Capacity, Outcome, Work
+from mint.engine.protocol import Capacity, OnProgress, Outcome, Work, tell_nobody
 from mint.torch_engine import checkpoint
 from mint.torch_engine.adapter_import import import_adapter
 from mint.torch_engine.bases import Bases
@@ -64,12 +64,12 @@ class _Lane:
 class TorchEngine:
     """Trains adapters and samples from them in this process; see mint.engine.protocol.Engine."""
 
-    def __init__(self, settings: EngineSettings) -> None:
+    def __init__(self, settings: EngineSettings, on_progress: OnProgress = tell_nobody) -> None:
         """Finds every base model of the settings; raises what Bases.resolve raises."""
         if settings.threads:
             torch.set_num_threads(settings.threads)
         self._settings = settings
-        self._bases = Bases(settings)
+        self._bases = Bases(settings, on_progress)
         self._shelf = SamplerShelf(
             int(_SHELF_SHARE * self._bases.limit_bytes), settings.scratch / "samplers"
         )

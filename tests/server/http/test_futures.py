@@ -19,6 +19,7 @@ from mint.core.operations import (
 )
 from mint.core.sampling import SampledSequence, StopReason
 from mint.server.channel import EnginePhase
+from mint.server.channel.health import Doing
 from mint.server.http import futures
 from mint.server.service.futures import describe
 from mint.server.store.records import Effects, NewCheckpoint, QueuePlace
@@ -69,6 +70,19 @@ def test_a_poll_tells_what_the_engine_is_doing_instead(house: House, state: Engi
 
     assert told["queue_state"] == "paused_capacity"
     assert told["queue_state_reason"] == f"engine is {state.value}: converting the model"
+
+
+def test_a_poll_tells_what_keeps_the_engine_and_for_how_long(house: House):
+    request = house.sample(house.sampler()).json()["request_id"]
+    house.link.doing = Doing("loading base model tiny", since=time.time() - 12, share=0.4)
+
+    told = house.poll(request).json()
+
+    assert told["queue_state"] == "active"
+    assert told["queue_state_reason"].startswith("the engine is loading base model tiny: 40 %, 1")
+    assert told["queue_state_reason"].endswith(" s so far")
+    detail = house.http.get("/healthz").json()["engine"]["detail"]
+    assert detail.startswith("loading base model tiny: 40 %, 1")
 
 
 def test_a_held_poll_is_woken_by_the_end_of_its_work(house: House, monkeypatch: pytest.MonkeyPatch):

@@ -1,6 +1,7 @@
 """An engine that computes nothing, for what is around engines: same inputs, same outputs.
 
-A Sample of `max_tokens` tokens takes so many steps; one with seed ENDLESS runs until cancelled.
+A Sample of `max_tokens` tokens takes so many steps; one with seed ENDLESS runs until cancelled. The
+base model "slow" loads until there is a file "loaded" in the data folder.
 """
 
 import time
@@ -30,20 +31,27 @@ from mint.core.operations import (
     StepResult,
 )
 from mint.core.sampling import SampledSequence, StopReason
-from mint.engine.protocol import Capacity, Outcome, Work
+from mint.engine.protocol import Capacity, Doing, OnProgress, Outcome, Work, tell_nobody
 from mint.server.settings import ServerSettings
 
 ENDLESS = 999
 
 
-def build(settings: ServerSettings) -> "FakeEngine":
+def build(settings: ServerSettings, on_progress: OnProgress) -> "FakeEngine":
     if "missing" in settings.models:
         raise UnknownModelError("no base model 'missing' here. Available: tiny.")
-    return FakeEngine(settings.models)
+    return FakeEngine(settings.models, on_progress, settings.data)
 
 
 class FakeEngine:
-    def __init__(self, models: tuple[str, ...] = ("tiny",)) -> None:
+    def __init__(
+        self,
+        models: tuple[str, ...] = ("tiny",),
+        on_progress: OnProgress = tell_nobody,
+        data: Path = Path(),
+    ) -> None:
+        self._on_progress = on_progress
+        self._data = data
         self._served = [served(name) for name in models]
         self._work: list[Work] = []
         self._cancelled: set[str] = set()
@@ -95,6 +103,9 @@ class FakeEngine:
                 return self._draw(work, operation)
             case CreateModel(base_model="wrong"):
                 return Failure("no such base model", Fault.USER)
+            case CreateModel(base_model="slow") if not (self._data / "loaded").exists():
+                self._load_slowly()
+                return None
             case CreateModel():
                 self._versions[operation.model_id] = 0
                 return ModelReady(base_model=operation.base_model, lora=operation.lora)
@@ -129,6 +140,13 @@ class FakeEngine:
         tokens = np.arange(drawn, dtype=np.int32)
         one = SampledSequence(tokens, np.full(drawn, -1.0, np.float32), StopReason.LENGTH)
         return SampleResult(sequences=(one,) * sample.num_samples)
+
+    def _load_slowly(self) -> None:
+        """Hold the thread, as a real load does, until somebody makes the file."""
+        self._on_progress(Doing("loading base model slow", 0.4))
+        while not (self._data / "loaded").exists():
+            time.sleep(0.01)
+        self._on_progress(None)
 
     def _save(self, folder: Path | None) -> Saved:
         assert folder is not None

@@ -154,7 +154,7 @@ def test_several_processes_at_once_convert_once(tmp_path, monkeypatch):
     source.write_bytes(b"x" * 100)
     converted: list[str] = []
 
-    def convert(source, folder):
+    def convert(source, folder, _on_share):
         converted.append(folder.name)
         (folder / "config.json").write_text("{}")
 
@@ -174,7 +174,7 @@ def test_a_conversion_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     source = tmp_path / "model.gguf"
     source.write_bytes(b"x" * 100)
 
-    def convert(source, folder):
+    def convert(source, folder, _on_share):
         (folder / "config.json").write_text("{}")
         raise OSError("disk full")
 
@@ -192,7 +192,7 @@ def test_what_a_killed_conversion_left_is_removed_by_the_next(tmp_path, monkeypa
     source.write_bytes(b"x" * 100)
     folder = embedded.converted_folder(source)
     (folder.parent / f"{folder.name}.killed").mkdir(parents=True)
-    monkeypatch.setattr(gguf_conversion, "convert", lambda source, folder: None)
+    monkeypatch.setattr(gguf_conversion, "convert", lambda *_: None)
 
     embedded.provide(source)
 

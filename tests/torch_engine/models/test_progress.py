@@ -27,3 +27,11 @@ def test_a_terminal_gets_one_bar_that_is_redrawn():
 
     assert terminal.getvalue().count("\n") == 1
     assert terminal.getvalue().split("\r")[-1] == "Converting [##########] 100%\n"
+
+
+def test_whoever_asks_is_told_the_share_at_every_item():
+    told: list[float] = []
+
+    list(with_progress(range(4), "Converting", stream=io.StringIO(), on_share=told.append))
+
+    assert told == [0.25, 0.5, 0.75, 1.0]

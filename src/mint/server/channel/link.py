@@ -11,7 +11,7 @@ from contextlib import suppress
 from mint.core.ids import OperationId
 from mint.server.channel.connection import Connection, connect
 from mint.server.channel.engine_process import REPLACE_GRACE_S, Respawns, RunningEngine
-from mint.server.channel.health import EngineHealth, EnginePhase
+from mint.server.channel.health import Doing, EngineHealth, EnginePhase
 from mint.server.channel.keeping import Keeping
 from mint.server.channel.messages import (
     ENDED_PER_LINE,
@@ -295,20 +295,30 @@ class EngineLink:
         match message:
             case Welcome(pid):
                 _log.info("joined the engine process", extra={"pid": pid})
-            case State(phase, detail, capacity):
-                self._set_health(EnginePhase(phase), detail, capacity)
+            case State(phase, detail, capacity, doing):
+                self._set_health(
+                    EnginePhase(phase), detail, capacity, Doing(**doing) if doing else None
+                )
             case Ended(operation_ids):
                 self._note_ended(operation_ids)
             case _:
                 _log.warning("unexpected message from the engine process: %s", message)
 
-    def _set_health(self, state: EnginePhase, detail: str, capacity: dict | None = None) -> None:
+    def _set_health(
+        self,
+        state: EnginePhase,
+        detail: str,
+        capacity: dict | None = None,
+        doing: Doing | None = None,
+    ) -> None:
         if state is not self._health.state or (
             state is EnginePhase.STARTING and detail != self._health.detail
         ):
             _log.info("engine %s: %s", state.value, detail)
         pid = self._engine.pid if self._engine is not None and not self._engine.gone() else None
-        self._health = EngineHealth(state=state, detail=detail, pid=pid, capacity=capacity)
+        self._health = EngineHealth(
+            state=state, detail=detail, pid=pid, capacity=capacity, doing=doing
+        )
         self._changed.set()
 
     async def _end_by(self, end: OnLost, what: str) -> bool:

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +84,17 @@ class Listener:
     ) -> None:
         """Report what the engine process does; unchanged reports are not sent."""
         with self._lock:
-            state = State(phase, detail, capacity)
-            if state != self._state:
-                self._state = state
-                self._tell([state])
+            self._report(State(phase, detail, capacity, self._state.doing))
 
-    def detail(self, detail: str) -> None:
-        """Report something about what goes on; phase and capacity stay as they were."""
-        self.state(EnginePhase(self._state.phase), detail, self._state.capacity)
+    def doing(self, what: str | None, share: float | None = None) -> None:
+        """Report what keeps the engine from its operations; None: nothing any more."""
+        with self._lock:
+            told, doing = self._state.doing, None
+            if what is not None:
+                since = told["since"] if told and told["what"] == what else time.time()
+                whole = None if share is None else round(share, 2)  # a report a percent
+                doing = {"what": what, "since": since, "share": whole}
+            self._report(replace(self._state, doing=doing))
 
     def ended(self, operation_ids: Iterable[OperationId]) -> None:
         """Report operations whose end is in the store."""
@@ -183,6 +187,11 @@ class Listener:
             self._connected.set()
 
     # -------------------------------------------------- under the lock
+
+    def _report(self, state: State) -> None:
+        if state != self._state:
+            self._state = state
+            self._tell([state])
 
     def _tell(self, messages: list[Message], but: socket.socket | None = None) -> None:
         lines = b"".join(encode(message) for message in messages)

@@ -54,6 +54,8 @@ class State:
     phase: str
     detail: str
     capacity: dict[str, Any] | None = None
+    doing: dict[str, Any] | None = None
+    """What keeps the engine from its operations, as the fields of a health.Doing."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ async def healthz(request: Request) -> dict[str, Any]:
         "status": "ok" if health.state == "up" else "degraded",
         "engine": {
             "state": str(health.state),
-            "detail": health.detail,
+            "detail": health.busy_with or health.detail,
             "capacity": dict(health.capacity) if health.capacity is not None else None,
         },
     }

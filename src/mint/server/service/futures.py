@@ -69,7 +69,10 @@ class FutureService:
     async def _waiting(self, record: OperationRecord) -> Waiting:
         health = self._link.health()
         if health.state != "up":
-            return Waiting(reason=f"engine is {health.state}: {health.detail}", is_paused=True)
+            what = health.busy_with or health.detail
+            return Waiting(reason=f"engine is {health.state}: {what}", is_paused=True)
+        if health.busy_with:
+            return Waiting(reason=f"the engine is {health.busy_with}", is_paused=False)
         if record.status is OperationStatus.RUNNING:
             return Waiting(reason="it is being computed", is_paused=False)
         lately = self._clock() - PACE_OVER

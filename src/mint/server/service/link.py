@@ -19,6 +19,11 @@ class EngineHealth(Protocol):
     @property
     def pid(self) -> int | None: ...
     @property
+    def busy_with(self) -> str | None:
+        """What keeps the engine from its operations and for how long, for people."""
+        ...
+
+    @property
     def capacity(self) -> Mapping[str, Any] | None: ...
 
 

@@ -1,10 +1,10 @@
 """Which engine a server computes with: the one file of the worker that knows."""
 
-from mint.engine.protocol import Engine
+from mint.engine.protocol import Engine, OnProgress
 from mint.server.settings import ServerSettings
 
 
-def torch_engine(settings: ServerSettings) -> Engine:
+def torch_engine(settings: ServerSettings, on_progress: OnProgress) -> Engine:
     """The engine for one device. Imports torch."""
     import torch
 
@@ -26,5 +26,6 @@ def torch_engine(settings: ServerSettings) -> Engine:
             memory_limit_bytes=settings.memory_limit_bytes,
             max_sequences=settings.max_sequences,
             scratch=settings.data / "scratch",
-        )
+        ),
+        on_progress,
     )

@@ -13,7 +13,7 @@ import sys
 from filelock import FileLock, Timeout
 
 from mint.core.errors import ConfigError, MintError
-from mint.engine.protocol import Engine
+from mint.engine.protocol import Doing, Engine, OnProgress
 from mint.server.channel.health import EnginePhase
 from mint.server.channel.listener import Listener
 from mint.server.channel.messages import Cancel, Message, Stop, Wake
@@ -75,8 +75,7 @@ def _work(settings: ServerSettings, signals: Signals, listener: Listener, store:
     listener.ended(recover(store, "the server was restarted"))
     remove_leftovers(store, settings.data)
     listener.state(EnginePhase.STARTING, "finding the models")
-    logging.getLogger("mint").addHandler(Progress(listener))
-    engine = _build(settings)
+    engine = _build(settings, _progress_to(listener))
     store.set_served(engine.served())
     _log.info("serving %s", ", ".join(model.name for model in engine.served()) or "on demand")
     Worker(
@@ -93,25 +92,19 @@ def _work(settings: ServerSettings, signals: Signals, listener: Listener, store:
     return 0
 
 
-class Progress(logging.Handler):
-    """Passes on what the engine logs while it loads, such as a conversion or a download."""
+def _progress_to(listener: Listener) -> OnProgress:
+    def tell(doing: Doing | None) -> None:
+        if doing is None:
+            listener.doing(None)
+        else:
+            listener.doing(doing.what, doing.share)
 
-    def __init__(self, listener: Listener) -> None:
-        super().__init__(level=logging.INFO)
-        self._listener = listener
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        # The server's own lines are no progress. They are dropped here, before this handler's lock
-        # is taken: the listener logs while it holds its own, which `emit` needs.
-        return not record.name.startswith("mint.server") and bool(super().filter(record))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._listener.detail(record.getMessage())
+    return tell
 
 
-def _build(settings: ServerSettings) -> Engine:
+def _build(settings: ServerSettings, on_progress: OnProgress) -> Engine:
     module, _, name = settings.engine.partition(":")
-    return getattr(importlib.import_module(module), name)(settings)
+    return getattr(importlib.import_module(module), name)(settings, on_progress)
 
 
 def _told(signals: Signals, message: Message) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import AcquireReturnProxy, FileLock, Timeout
 
 from mint.core.errors import CapacityError, ConfigError
+from mint.engine.protocol import Doing, OnProgress, tell_nobody
 from mint.torch_engine.models.cache import cache_folder
 
 NAME = "HuggingFaceTB/SmolLM2-135M-Instruct"
@@ -62,7 +63,7 @@ def converted_folder(source: Path) -> Path:
     return cache_folder() / "models" / f"{NAME.rpartition('/')[2]}-{head.hexdigest()[:16]}"
 
 
-def provide(source: Path) -> Path:
+def provide(source: Path, on_progress: OnProgress = tell_nobody) -> Path:
     """The converted model's folder, made now if need be. Only one process makes it.
 
     Raises:
@@ -73,11 +74,11 @@ def provide(source: Path) -> Path:
     if folder.is_dir():  # complete: it appears by one rename
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder):
+    with _lock(folder, on_progress):
         if not folder.is_dir():
             _remove_unfinished(folder)
             _check_room(source, folder)
-            _convert_into(source, folder)
+            _convert_into(source, folder, on_progress)
     return folder
 
 
@@ -97,16 +98,22 @@ def _check_room(source: Path, folder: Path) -> None:
         )
 
 
-def _lock(folder: Path) -> AcquireReturnProxy:
+def _lock(folder: Path, on_progress: OnProgress) -> AcquireReturnProxy:
     lock = FileLock(f"{folder}.lock")
     try:
         return lock.acquire(timeout=0)
     except Timeout:
         print(f"Waiting for another process to convert {NAME} …", file=sys.stderr)
+        on_progress(Doing(f"waiting for another process to convert {NAME}"))
         return lock.acquire()
 
 
-def _convert_into(source: Path, folder: Path) -> None:
+def _convert_into(source: Path, folder: Path, on_progress: OnProgress) -> None:
+    doing = f"converting {NAME} (once)"
+
+    def on_share(share: float) -> None:
+        on_progress(Doing(doing, share))
+
     try:
         from mint.torch_engine.models.gguf_conversion import convert
     except ModuleNotFoundError as error:
@@ -116,7 +123,7 @@ def _convert_into(source: Path, folder: Path) -> None:
     print(f"Converting {NAME} (once) into {folder}", file=sys.stderr)
     unfinished = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
     try:
-        convert(source, unfinished)
+        convert(source, unfinished, on_share)
         (unfinished / "source.json").write_text(
             json.dumps({"name": NAME, "file": source.name, "conversion": _CONVERSION}, indent=2)
         )

@@ -5,6 +5,7 @@ names, quantized in blocks. Imported only when something is converted.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ DIGITS_THEN_WORDS: PreTokenizer = pre_tokenizers.Sequence(
 """What the file calls "smollm": every digit stands alone, then words, then bytes."""
 
 
-def convert(source: Path, folder: Path) -> None:
+def convert(source: Path, folder: Path, on_share: Callable[[float], None] = lambda _: None) -> None:
     """Write the model folder for `source`, with a line of progress on stderr.
 
     Raises:
@@ -65,7 +66,7 @@ def convert(source: Path, folder: Path) -> None:
     write_tokenizer(folder, tokenizer, special)
     weights = {
         weight_name(tensor.name): _weight(tensor, config)
-        for tensor in with_progress(reader.tensors, f"Converting {source.name}")
+        for tensor in with_progress(reader.tensors, f"Converting {source.name}", on_share=on_share)
     }
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mint.core.errors import ConfigError, UnknownModelError
 from mint.core.models import ServedModel
+from mint.engine.protocol import Doing, OnProgress, tell_nobody
 from mint.torch_engine.models import embedded
 from mint.torch_engine.models.files import (
     ModelFiles,
@@ -29,10 +30,16 @@ class ModelRegistry:
         models: "NAME" or "NAME=PATH", each once.
         on_demand: also find models that are not listed, when first asked for.
         hub: where unlisted places end; a test puts its own here.
+        on_progress: told of conversions and downloads.
     """
 
     def __init__(
-        self, models: Sequence[str], on_demand: bool = False, *, hub: Hub | None = None
+        self,
+        models: Sequence[str],
+        on_demand: bool = False,
+        *,
+        hub: Hub | None = None,
+        on_progress: OnProgress = tell_nobody,
     ) -> None:
         self._paths: dict[str, Path | None] = {}
         for spec in models:
@@ -47,6 +54,7 @@ class ModelRegistry:
             )
         self._on_demand = on_demand
         self._hub = hub or Hub()
+        self._on_progress = on_progress
         self._found: dict[str, ModelFiles] = {}
 
     def names(self) -> tuple[str, ...]:
@@ -78,7 +86,10 @@ class ModelRegistry:
                 f"base model {name!r} is not served here. Served: {', '.join(self.names())}. "
                 f"Start the server with --model {name} to add it."
             )
-        files = self._find(name)
+        try:
+            files = self._find(name)
+        finally:
+            self._on_progress(None)
         check_whole(files.folder)
         check_supported(read_config(files.folder), name)
         self._found[name] = files
@@ -116,10 +127,11 @@ class ModelRegistry:
         if is_model_folder(Path(name).expanduser()):
             return ModelFiles(name, Path(name).expanduser().resolve(), "folder")
         if embedded.is_embedded(name) and (source := embedded.package_file()):
-            return ModelFiles(name, embedded.provide(source), "embedded")
+            return ModelFiles(name, embedded.provide(source, self._on_progress), "embedded")
         repo = embedded.NAME if embedded.is_embedded(name) else name
         if cached := self._hub.cached(repo):
             return ModelFiles(name, cached, "hub cache")
+        self._on_progress(Doing(f"fetching base model {repo} from the hub"))
         try:
             return ModelFiles(name, self._hub.fetch(repo), "hub")
         except UnknownModelError as error:
