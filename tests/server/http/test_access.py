@@ -2,6 +2,7 @@
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -134,6 +135,30 @@ def test_a_body_above_the_limit_is_refused_with_the_limit(
 
     assert answer.status_code == 413
     assert "1000" in answer.json()["detail"]
+
+
+def test_bodies_that_wait_to_be_read_are_as_small_as_they_were_sent(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    now, most = [], []
+
+    def unpack(body: bytes, *_: object) -> bytes:
+        now.append(body)
+        most.append(len(now))
+        time.sleep(0.05)
+        now.pop()
+        return b""
+
+    monkeypatch.setattr(deps, "decompress", unpack)
+    headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "zstd"}
+
+    def send(_: int) -> int:
+        answer = house.http.post("/api/v1/forward_backward", content=b"x", headers=headers)
+        return answer.status_code
+
+    with ThreadPoolExecutor(6) as senders:
+        assert list(senders.map(send, range(6))) == [404] * 6
+    assert max(most) == deps.PASSES_READ
 
 
 def test_telemetry_is_accepted_and_not_looked_at(house: House):
