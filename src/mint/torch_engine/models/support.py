@@ -22,8 +22,10 @@ TESTED: Mapping[str, str] = {
 """model_type to the class it must be; each has logits compared with transformers in the tests."""
 
 _STATIC_ROPE = ("default", "linear", "llama3", "yarn")
-"""Rope types whose angles depend on the position alone. "dynamic" and "longrope" rescale by the
-longest position in the batch, so a sequence would change with its neighbours."""
+"""Rope types whose angles depend on the position alone; tests/torch_engine/test_rope.py."""
+_MOVING_ROPE = ("dynamic", "longrope")
+"""These rescale by the longest position in the batch: a sequence would change with its
+neighbours."""
 
 _NOT_HONOURED: Mapping[str, str] = {
     "quantization_config": "its weights are quantized. Save a plain copy in float32, float16 or "
@@ -51,9 +53,7 @@ def check_supported(config: "Mapping[str, Any] | PreTrainedConfig", name: str = 
         UnsupportedError: names the field of config.json and what to do.
     """
     values = config if isinstance(config, Mapping) else config.to_dict()
-    reason = (
-        _strange_class(values) or _not_honoured(values) or _sliding(values) or _moving_rope(values)
-    )
+    reason = _strange_class(values) or _not_honoured(values) or _sliding(values) or _rope(values)
     if reason:
         raise UnsupportedError(f"base model {name or '(unnamed)'} cannot be served: {reason}.")
 
@@ -107,13 +107,20 @@ def _sliding(config: Mapping[str, Any]) -> str | None:
     )
 
 
-def _moving_rope(config: Mapping[str, Any]) -> str | None:
+def _rope(config: Mapping[str, Any]) -> str | None:
     for field in ("rope_parameters", "rope_scaling"):
         rope = config.get(field) or {}
-        kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind not in _STATIC_ROPE:
-            return (
-                f"{field} has rope_type={kind!r}, whose angles depend on the longest sequence of "
-                f"a batch. Types that work: {', '.join(_STATIC_ROPE)}"
-            )
+        of_layers = [part for part in rope.values() if isinstance(part, Mapping)]
+        for part in (rope, *of_layers):
+            kind = part.get("rope_type", part.get("type", "default"))
+            if kind not in _STATIC_ROPE:
+                why = (
+                    "whose angles depend on the longest sequence of a batch"
+                    if kind in _MOVING_ROPE
+                    else "which has not been tested here"
+                )
+                return (
+                    f"{field} has rope_type={kind!r}, {why}. Types that work: "
+                    f"{', '.join(_STATIC_ROPE)}"
+                )
     return None
