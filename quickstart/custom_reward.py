@@ -28,6 +28,7 @@ import math
 import os
 import random
 import re
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -198,11 +199,13 @@ def create_training_client(settings: Settings) -> mint.TrainingClient:
         return service.create_lora_training_client(
             base_model=settings.base_model, rank=settings.lora_rank, seed=settings.seed
         ).result()
+    except mint.MintError as error:  # it did not get as far as the model
+        raise SetupError(str(error)) from error
     except mint.TinkerError as error:
         offered = mint.RestClient().get_server_capabilities().result().supported_models
         names = ", ".join(model.model_name or "?" for model in offered) or "nothing"
         raise SetupError(
-            f"cannot train MINT_BASE_MODEL={settings.base_model}: {error}\n"
+            f"cannot train MINT_BASE_MODEL={settings.base_model}: {plain(error)}\n"
             f"This server offers: {names}."
         ) from error
 
@@ -327,6 +330,11 @@ def train(client: mint.TrainingClient, settings: Settings, loss_config: dict | N
 # -------------------------------------------------------------------- output
 
 
+def plain(error: Exception) -> str:
+    """What the server said, without the request's number and type that the SDK puts behind it."""
+    return str(error).split(" for self.request_id=")[0]
+
+
 def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -364,7 +372,21 @@ def run() -> None:
     print(f"Saved: {saved.result().path}")
     question = make_task(random.Random(settings.seed + 1)).prompt
     print("Ask the trained model:")
-    print(f"  mint sample --checkpoint {for_sampling.result().path} ${question!r}")
+    print(
+        f"  {mint_command()} sample --checkpoint {for_sampling.result().path} "
+        f"--max-tokens {settings.max_tokens} --stop $'\\n' --temperature 0 ${question!r}"
+    )
+
+
+def mint_command() -> str:
+    """How `mint` is called from here: by its name if a shell finds it, else by its path."""
+    beside_python = Path(sys.executable).with_name("mint")
+    if shutil.which("mint") or not beside_python.exists():
+        return "mint"
+    here = Path.cwd()
+    return str(
+        beside_python.relative_to(here) if beside_python.is_relative_to(here) else beside_python
+    )
 
 
 def main() -> int:
@@ -376,7 +398,7 @@ def main() -> int:
         log(f"Cannot start: {error}")
         return 2
     except (mint.MintError, mint.TinkerError) as error:
-        log(f"Failed: {error}")
+        log(f"Failed: {plain(error)}")
         return 1
     except KeyboardInterrupt:
         return 130

@@ -74,12 +74,29 @@ def test_a_key_owns_for_its_name_unless_told_otherwise(tmp_path):
 
 
 def test_revoking_an_unknown_key_says_how_to_find_the_right_one(tmp_path):
-    refused = keys(tmp_path, "revoke", "key-unknown")
+    keys(tmp_path, "create", "ada")
+    refused = keys(tmp_path, "revoke", "ada")
 
     assert refused.exit_code == 1
     assert refused.stderr.strip() == (
-        "Error: there is no key 'key-unknown'. `mint keys list` shows all."
+        "Error: there is no key with ID 'ada'. `mint keys list` shows all with their IDs."
     )
+
+
+@pytest.mark.parametrize("command", [("list",), ("revoke", "key-1")])
+def test_looking_at_keys_makes_no_data_folder(tmp_path, command):
+    refused = keys(tmp_path / "typo", *command)
+
+    assert refused.exit_code == 1
+    assert str(tmp_path / "typo") in refused.stderr
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_key_needs_a_name(tmp_path):
+    refused = keys(tmp_path, "create", " ")
+
+    assert refused.exit_code == 2
+    assert "NAME is empty" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+import mint
 from mint.client.connect import Connection, check
 from mint.core.errors import AuthenticationError, ServerFaultError
 
@@ -29,3 +30,9 @@ def test_a_server_of_another_kind_is_recognised(service):
 
 def test_a_connection_does_not_show_its_key():
     assert "secret" not in repr(Connection("http://h", "tml-sk-secret"))
+
+
+def test_a_script_hears_within_seconds_that_nobody_answers():
+    service = mint.ServiceClient(base_url="http://127.0.0.1:9", api_key="sk-x")
+    with pytest.raises(ServerFaultError, match=r"no server answers at http://127\.0\.0\.1:9"):
+        service.create_lora_training_client(base_model="acme/tiny", rank=4)

@@ -30,14 +30,16 @@ def create(name: str, owner: str | None, admin: bool, **place: Any) -> None:
     from mint.core.ids import Owner
     from mint.server.auth.keys import hash_secret, hint, new_secret
 
+    if not name.strip():
+        raise click.UsageError("NAME is empty; give one that tells keys apart.")
     secret = new_secret()
-    with _store(place) as store:
+    with _store(place, may_make=True) as (store, where):
         key = store.create_key(
             Owner(owner or name), name, hash_secret(secret), hint(secret), is_admin=admin
         )
     click.echo(secret)
     click.echo(
-        f"key {key.key_id} for owner {key.owner!r}. The secret above is not kept and cannot be "
+        f"key {key.key_id} for owner {key.owner!r}, for servers on {where}. The secret above is not kept and cannot be "
         "shown again; clients: export MINT_API_KEY=<secret>",
         err=True,
     )
@@ -47,10 +49,10 @@ def create(name: str, owner: str | None, admin: bool, **place: Any) -> None:
 @place_options
 def list_(**place: Any) -> None:
     """List all keys, revoked ones too."""
-    with _store(place) as store:
+    with _store(place) as (store, where):
         found = store.list_keys()
     if not found:
-        click.echo("no keys yet: mint keys create NAME", err=True)
+        click.echo(f"no keys yet in {where}: mint keys create NAME", err=True)
         return
     head = ("ID", "NAME", "OWNER", "ENDS IN", "ROLE", "CREATED", "REVOKED")
     rows = [
@@ -78,24 +80,28 @@ def revoke(key_id: str, **place: Any) -> None:
     """Make the key ID useless, from the next request on."""
     from mint.core.ids import KeyId
 
-    with _store(place) as store:
+    with _store(place) as (store, _):
         store.revoke_key(KeyId(key_id))
     click.echo(f"revoked {key_id}.")
 
 
 @contextmanager
-def _store(place: dict[str, Any]) -> "Iterator[Store]":
-    """The store of a server's settings, made if it is not there yet."""
+def _store(place: dict[str, Any], *, may_make: bool = False) -> "Iterator[tuple[Store, str]]":
+    """The store of a server's settings, and its place in words; made only by `create`."""
     from mint.server.settings_sources import read_place
 
     try:
         settings = read_place(place, os.environ)
+        if not may_make and not settings.is_shared and not settings.data.is_dir():
+            raise click.ClickException(
+                f"there is no server's data folder at {settings.data}. Name it with --data."
+            )
         settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         from mint.server.store.store import Store
 
         store = Store(settings.store_at)
         try:
-            yield store
+            yield store, settings.shown_database
         finally:
             store.close()
     except MintError as error:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 @click.option(
     "-n", "count", default=1, show_default=True, type=click.IntRange(min=1), help="Answers."
 )
+@click.option(
+    "--stop", "stops", multiple=True, metavar="TEXT", help="End at this text; several may be given."
+)
 @click.option("--seed", type=int, help="Same seed, same answers.")
 @click.option(
     "--raw/--chat",
@@ -34,6 +37,7 @@ def sample(
     max_tokens: int,
     temperature: float,
     count: int,
+    stops: tuple[str, ...],
     seed: int | None,
     raw: bool,
 ) -> None:
@@ -51,7 +55,10 @@ def sample(
 
         with mint.ServiceClient(base_url=found.base_url, api_key=found.api_key) as service:
             client = service.create_sampling_client(model_path=path, base_model=model).result()
-            answers = _ask(client, prompt, raw, count, max_tokens, temperature, seed)
+            params = mint.SamplingParams(
+                max_tokens=max_tokens, temperature=temperature, seed=seed, stop=list(stops) or None
+            )
+            answers = _ask(client, prompt, raw, count, params)
     for number, answer in enumerate(answers, start=1):
         if count > 1:
             click.secho(f"--- {number}", dim=True)
@@ -75,9 +82,7 @@ def _ask(
     prompt: str,
     raw: bool,
     count: int,
-    max_tokens: int,
-    temperature: float,
-    seed: int | None,
+    params: "mint.SamplingParams",
 ) -> list[str]:
     import mint
 
@@ -92,7 +97,6 @@ def _ask(
         raise mint.ConfigError(
             f"{client.get_base_model()} has no chat format; leave --chat out to send plain text."
         )
-    params = mint.SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
     answer = client.sample(mint.ModelInput.from_ints(tokens), count, params).result()
     return [
         tokenizer.decode(sequence.tokens, skip_special_tokens=True).strip()

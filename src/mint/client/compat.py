@@ -29,7 +29,7 @@ from tinker.lib.public_interfaces.sampling_client import (
 from tinker.lib.retry_handler import RetryConfig
 
 from mint.client import settings, tokenizer
-from mint.client.connect import Connection, connect
+from mint.client.connect import Connection, connect, reach
 from mint.client.sampling_params import SamplingParams
 from mint.core.errors import UnsupportedError
 
@@ -335,6 +335,8 @@ class ServiceClient(tinker.ServiceClient):
     Raises:
         ConfigError: a key without a server, a server without a key, or neither with the embedded
             server turned off.
+
+    The first call that needs a session raises ServerFaultError if nobody answers at the URL.
     """
 
     def __init__(
@@ -360,10 +362,13 @@ class ServiceClient(tinker.ServiceClient):
         )
 
     def _get_session_holder(self) -> InternalClientHolder:
-        if self._session_holder is None and self._connection.is_embedded and not self._closed:
-            # The session is made by the first call; the local server may have left since.
-            self._connection = _open(None, None)
-            self._base_url, self._api_key = self._connection.base_url, self._connection.api_key
+        if self._session_holder is None and not self._closed:
+            if self._connection.is_embedded:
+                # The session is made by the first call; the local server may have left since.
+                self._connection = _open(None, None)
+                self._base_url, self._api_key = self._connection.base_url, self._connection.api_key
+            else:
+                reach(self._connection)  # or upstream tries for five minutes without a word
         return super()._get_session_holder()
 
     def _create_lora_training_client_submit(

@@ -1,5 +1,7 @@
 """From settings to a server that answers: the configured one, or the embedded one."""
 
+import time
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 
 import httpx
@@ -46,28 +48,49 @@ def connect(config: ClientSettings) -> Connection:
     )
 
 
-def check(connection: Connection, timeout_s: float = 15.0) -> tuple[str, ...]:
-    """Ask the server once, without retries, and return the base models it offers.
+def reach(connection: Connection, timeout_s: float = 15.0) -> httpx.Response:
+    """Ask the server for what it offers, and give its answer back whatever it says.
 
-    Upstream's client tries for five minutes before it says that nobody answers; a person at a
-    terminal wants to know at once.
+    Upstream's client tries for five minutes before it says that nobody answers; a person wants to
+    know within seconds, so a refused connection is tried again twice only.
 
     Raises:
         ServerFaultError: nobody answers there, or not as a server of this kind does.
-        AuthenticationError: the server refuses the key.
     """
     try:
-        answer = httpx.get(
-            f"{connection.base_url}/api/v1/get_server_capabilities",
-            headers={"X-API-Key": connection.api_key},
-            timeout=timeout_s,
-            trust_env=not connection.is_embedded,
-        )
+        answer = _capabilities(connection, timeout_s)
     except httpx.HTTPError as error:
         raise ServerFaultError(
             f"no server answers at {connection.base_url} ({type(error).__name__}). Is it running, "
             "and is MINT_BASE_URL right?"
         ) from error
+    if answer.status_code == 404:
+        raise _no_such_server(answer)
+    return answer
+
+
+def _capabilities(connection: Connection, timeout_s: float) -> httpx.Response:
+    url = f"{connection.base_url}/api/v1/get_server_capabilities"
+    for wait_s in (1.0, 2.0, 0.0):
+        with suppress(httpx.ConnectError) if wait_s else nullcontext():
+            return httpx.get(
+                url,
+                headers={"X-API-Key": connection.api_key},
+                timeout=timeout_s,
+                trust_env=not connection.is_embedded,
+            )
+        time.sleep(wait_s)
+    raise AssertionError("the last try returns or raises")
+
+
+def check(connection: Connection, timeout_s: float = 15.0) -> tuple[str, ...]:
+    """The base models the server offers, once it answers and knows the key.
+
+    Raises:
+        ServerFaultError: nobody answers there, or not as a server of this kind does.
+        AuthenticationError: the server refuses the key.
+    """
+    answer = reach(connection, timeout_s)
     if answer.status_code in (401, 403):
         raise AuthenticationError(
             f"{connection.base_url} refuses the API key. Check MINT_API_KEY; `mint keys list` on "
@@ -77,7 +100,11 @@ def check(connection: Connection, timeout_s: float = 15.0) -> tuple[str, ...]:
         answer.raise_for_status()
         return tuple(m["model_name"] for m in answer.json()["supported_models"])
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        raise ServerFaultError(
-            f"{answer.url} answered {answer.status_code}, which is no server of this kind. A base "
-            "URL ends before /api/v1."
-        ) from None
+        raise _no_such_server(answer) from None
+
+
+def _no_such_server(answer: httpx.Response) -> ServerFaultError:
+    return ServerFaultError(
+        f"{answer.url} answered {answer.status_code}, which is no server of this kind. A base URL "
+        "ends before /api/v1."
+    )

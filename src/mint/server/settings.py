@@ -22,10 +22,11 @@ _POSTGRES_TOO = ("postgresql://", "postgres://")
 
 
 def default_data() -> Path:
-    """`$MINT_DATA`, else `$MINT_HOME/data`, else `~/.mint/data`."""
+    """`$MINT_DATA`, else `$MINT_HOME/server`, else `~/.mint/server`. Not the embedded server's
+    folder (`data`), which scripts start and leave at will: one server at a time works on one."""
     if chosen := os.environ.get("MINT_DATA"):
         return Path(chosen).expanduser()
-    return Path(os.environ.get("MINT_HOME") or "~/.mint").expanduser() / "data"
+    return Path(os.environ.get("MINT_HOME") or "~/.mint").expanduser() / "server"
 
 
 def is_loopback(host: str) -> bool:

@@ -193,7 +193,7 @@ def _meanings() -> dict[str, str]:
 def shown_default(setting: Setting) -> str:
     """The default, for people; empty if a setting is off or measured by itself."""
     if setting.default is MISSING:
-        return "~/.mint/data"
+        return "~/.mint/server"
     if setting.default is None or setting.default == ():
         return ""
     if isinstance(setting.default, bool):

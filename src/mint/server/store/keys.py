@@ -77,4 +77,6 @@ class Keys(Database):
 
 
 def _no_key(key_id: KeyId) -> NotFoundError:
-    return NotFoundError(f"there is no key {key_id!r}. `mint keys list` shows all.")
+    return NotFoundError(
+        f"there is no key with ID {key_id!r}. `mint keys list` shows all with their IDs."
+    )

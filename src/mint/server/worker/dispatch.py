@@ -93,10 +93,11 @@ class Dispatch:
         failed = self._store.failed_pass_before(row.operation_id, step.model_id)
         if failed is None:
             return step
+        why = self._store.operation(row.owner, failed).error
         reason = (
             f"optim_step refused: forward_backward (request {failed}) failed since the last step, "
             "so the gradient is incomplete. It was cleared, and the weights are unchanged. Correct "
-            "the data and send the whole batch again."
+            f"the data and send the whole batch again. What failed: {why}"
         )
         return DiscardGradients(model_id=step.model_id, reason=reason)
 
