@@ -91,6 +91,27 @@ def test_a_stop_that_mixes_or_misspells_is_refused(stop: list):
         sampled(sampling_params={"stop": stop})
 
 
+def targets(
+    data: list, shape: list[int], crow: list | None = None, col: list | None = None, **more: str
+) -> dict:
+    sparse = {"sparse_crow_indices": crow, "sparse_col_indices": col}
+    return {"data": data, "dtype": "int64", "shape": shape, **sparse, **more}
+
+
+def test_ids_to_score_keep_the_layout_they_came_in():
+    dense = sampled(target_prompt_logprobs=targets([5, -1, 7, 8], [2, 2])).prompt_targets
+    sparse = sampled(target_prompt_logprobs=targets([5], [2, 9], [0, 0, 1], [4])).prompt_targets
+
+    assert dense is not None
+    assert sparse is not None
+    assert (dense.values.tolist(), dense.shape, dense.crow) == ([5, -1, 7, 8], (2, 2), None)
+    assert dense.starts().tolist() == [0, 2, 4]
+    assert (sparse.values.tolist(), sparse.shape) == ([5], (2, 9))
+    assert sparse.starts().tolist() == [0, 0, 1]
+    assert sparse.col is not None
+    assert sparse.col.tolist() == [4]
+
+
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
@@ -100,9 +121,13 @@ def test_a_stop_that_mixes_or_misspells_is_refused(stop: list):
         ({"sampling_params": {"temperature": -1}}, "temperature=-1"),
         ({"sampling_params": {"top_p": 0}}, "top_p=0"),
         ({"sampling_params": {"seed": 1 << 70}}, "seed="),
-        ({"target_prompt_logprobs": {"data": [1], "dtype": "int64"}}, "target_prompt_logprobs"),
-        ({"prompt_alt_tokens_k": 2}, "prompt_alt_tokens_k"),
-        ({"prompt_logprobs_last_n": 2}, "prompt_logprobs_last_n"),
+        ({"target_prompt_logprobs": {"data": [1], "dtype": "int64"}}, r"\[len\(prompt\) - 1, k\]"),
+        ({"target_prompt_logprobs": targets([1.5], [1, 1], dtype="float32")}, "int64"),
+        ({"target_prompt_logprobs": targets([1, 2], [1, 1])}, "2 values"),
+        ({"target_prompt_logprobs": targets([1 << 40], [1, 1])}, "does not fit"),
+        ({"target_prompt_logprobs": targets([1], [1, 9], [0, 2], [3])}, "crow_indices"),
+        ({"target_prompt_logprobs": targets([1], [1, 9], [0, 1], [9])}, "col_indices"),
+        ({"prompt_alt_tokens_k": 129}, "prompt_alt_tokens_k"),
     ],
 )
 def test_what_cannot_be_sampled_is_refused_by_name(fields: dict, name: str):

@@ -17,6 +17,8 @@ from mint.core.operations import (
     DiscardGradients,
     Done,
     ForwardBackward,
+    ImportAdapter,
+    Imported,
     LoadWeights,
     ModelReady,
     Operation,
@@ -34,7 +36,15 @@ from mint.core.operations import (
     UnloadModel,
 )
 from mint.core.optim import AdamParams
-from mint.core.sampling import SampledSequence, SamplingParams, Stop, StopReason, TopK
+from mint.core.sampling import (
+    AltTokens,
+    Cells,
+    SampledSequence,
+    SamplingParams,
+    Stop,
+    StopReason,
+    TopK,
+)
 from mint.wire import payloads
 
 M = ModelId("s:train:0")
@@ -86,6 +96,21 @@ OPERATIONS: list[Operation] = [
         prompt_logprobs=True,
         topk_prompt_logprobs=2,
         topk_sample_logprobs=1,
+        prompt_logprobs_last_n=1,
+        prompt_targets=Cells(np.array([5, -1], dtype=np.int32), (1, 2)),
+        prompt_alt_tokens_k=2,
+    ),
+    Sample(
+        sampler_id=S,
+        base_model="org/tiny",
+        weights="tinker://s:train:0/weights/a",
+        prompt=ModelInput.from_ints([9, 8, 7]),
+        prompt_targets=Cells(
+            np.array([5], dtype=np.int32), (2, 9), np.array([0, 0, 1]), np.array([4])
+        ),
+    ),
+    ImportAdapter(
+        model_id=M, base_model="org/tiny", path="tinker://s:train:0/weights/a", upload="ff00"
     ),
     ResolveModel(base_model="org/tiny"),
     UnloadModel(model_id=M),
@@ -118,6 +143,14 @@ RESULTS: list[tuple[str, Result]] = [
         ),
     ),
     (
+        "ImportAdapter",
+        Imported(
+            files=MappingProxyType({"a.bin": (3, "ff")}),
+            lora=LoraSpec(rank=8),
+            path="tinker://s:train:0/weights/a",
+        ),
+    ),
+    (
         "Sample",
         SampleResult(
             sequences=(
@@ -139,6 +172,12 @@ RESULTS: list[tuple[str, Result]] = [
             prompt_logprobs=np.array([np.nan, -1.0], dtype=np.float32),
             topk_prompt_logprobs=TopK(
                 np.array([[0], [7]], dtype=np.int32), np.array([[-99999.0], [-1]], dtype=np.float32)
+            ),
+            target_prompt_logprobs=Cells(
+                np.array([-1], dtype=np.float32), (1, 2), np.array([0, 1]), np.array([1])
+            ),
+            prompt_alt_tokens=AltTokens(
+                np.array([[3, 4]], dtype=np.int32), np.array([[-1, -2]], dtype=np.float32)
             ),
             weights_version=4,
         ),

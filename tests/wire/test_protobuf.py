@@ -9,7 +9,7 @@ from tinker.proto.response_conv import deserialize_proto_response
 
 from mint.core.model_input import OtherChunk
 from mint.core.operations import ForwardBackward, PassResult, SampleResult
-from mint.core.sampling import SampledSequence, StopReason, TopK
+from mint.core.sampling import AltTokens, Cells, SampledSequence, StopReason, TopK
 from mint.wire import protobuf
 
 
@@ -200,3 +200,28 @@ def test_a_pass_over_any_number_of_datums_is_read_whole(size: int):
     assert [output["logprobs"].tolist() for output in read.loss_fn_outputs] == [
         array.tolist() for array in arrays
     ]
+
+
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_the_sdk_reads_scores_of_asked_ids_in_the_layout_it_asked_in(is_sparse: bool):
+    csr = (np.array([0, 1, 3]), np.array([1, 0, 2])) if is_sparse else (None, None)
+    cells = Cells(f32(-1, -2, -3) if is_sparse else f32(-1, -2, -3, 0, -5, -6), (2, 3), *csr)
+
+    read = read_sample(SampleResult(sequences=(), target_prompt_logprobs=cells))
+
+    scored = read.target_prompt_logprobs
+    assert scored is not None
+    assert (scored.dtype, scored.shape) == ("float32", [2, 3])
+    assert list(scored.data) == cells.values.tolist()
+    assert scored.sparse_crow_indices == ([0, 1, 3] if is_sparse else None)
+    assert scored.sparse_col_indices == ([1, 0, 2] if is_sparse else None)
+
+
+def test_the_sdk_reads_alternatives_to_the_prompt():
+    drawn = AltTokens(np.array([[4, 5], [6, 7]], "i4"), np.array([[-1, -2], [-3, -4]], "f4"))
+
+    read = read_sample(SampleResult(sequences=(), prompt_alt_tokens=drawn)).prompt_alt_tokens
+
+    assert read is not None
+    assert (read.tokens.dtype, read.tokens.to_numpy().tolist()) == ("int64", [[4, 5], [6, 7]])
+    assert read.logprobs.to_numpy().tolist() == [[-1, -2], [-3, -4]]

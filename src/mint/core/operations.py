@@ -12,7 +12,7 @@ from mint.core.ids import ModelId, SamplerId
 from mint.core.lora import LoraSpec
 from mint.core.model_input import ModelInput
 from mint.core.optim import AdamParams
-from mint.core.sampling import SampledSequence, SamplingParams, TopK
+from mint.core.sampling import AltTokens, Cells, SampledSequence, SamplingParams, TopK
 
 # -------------------------------------------------------------- asked for
 
@@ -118,6 +118,13 @@ class Sample:
     prompt_logprobs: bool = False
     topk_prompt_logprobs: int = 0
     topk_sample_logprobs: int = 0
+    prompt_logprobs_last_n: int | None = None
+    """Score only so many of the prompt's last tokens; None: all but the first."""
+    prompt_targets: Cells | None = None
+    """Ids to score at positions of the prompt, whatever is there: int32, row i for position i + 1;
+    -1 asks for nothing."""
+    prompt_alt_tokens_k: int = 0
+    """Tokens to draw in place of each prompt token but the first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,12 +236,16 @@ class SampleResult:
         prompt_logprobs: float32, one per prompt token, the first NaN; like all returned logprobs
             at the request's temperature (at 1 for temperature 0).
         topk_prompt_logprobs: one row per prompt token, the first unscored.
+        target_prompt_logprobs: of the ids asked for, in the same cells; 0 for those of -1.
+        prompt_alt_tokens: what was drawn in place of the prompt's tokens.
         weights_version: of the adapter; 0 for the base model.
     """
 
     sequences: tuple[SampledSequence, ...]
     prompt_logprobs: NDArray[np.float32] | None = None
     topk_prompt_logprobs: TopK | None = None
+    target_prompt_logprobs: Cells | None = None
+    prompt_alt_tokens: AltTokens | None = None
     weights_version: int = 0
 
 

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +85,43 @@ class TopK:
 
 
 UNSCORED = -99999.0
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A table of numbers with all of its cells, or (CSR) only some.
+
+    Attributes:
+        values: `[cells]`, row after row.
+        shape: (rows, columns) of the whole table.
+        crow: row i has the cells crow[i] up to crow[i + 1]; int64 `[rows + 1]`. None: all cells.
+        col: the column of each cell, int64 `[cells]`; None with `crow`.
+    """
+
+    values: NDArray[Any]
+    shape: tuple[int, int]
+    crow: NDArray[np.int64] | None = None
+    col: NDArray[np.int64] | None = None
+
+    def starts(self) -> NDArray[np.int64]:
+        """Where in `values` each row begins, and where the last one ends; `[rows + 1]`."""
+        if self.crow is not None:
+            return self.crow
+        rows, columns = self.shape
+        return np.arange(rows + 1, dtype=np.int64) * columns
+
+
+@dataclass(frozen=True, eq=False)
+class AltTokens:
+    """Tokens drawn in place of each prompt token but the first, independently of each other.
+
+    Attributes:
+        token_ids: int32 `[n - 1, k]` for a prompt of n tokens.
+        logprobs: float32 `[n - 1, k]`, nats.
+    """
+
+    token_ids: NDArray[np.int32]
+    logprobs: NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)

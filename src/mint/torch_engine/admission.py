@@ -32,9 +32,11 @@ class Admission:
         """Admitted sequences without a token, in order; also `running`, for those with some."""
         self.running: dict[Sequence, None] = {}
 
-    def prompt(self, tokens: Tokens, weights: AdapterWeights | None, sample: Sample) -> Prompt:
+    def prompt(
+        self, tokens: Tokens, weights: AdapterWeights | None, sample: Sample, seed: int
+    ) -> Prompt:
         """The prompt of a new request: one that is here already where that will do."""
-        scores = PromptScores(sample, tokens) if PromptScores.wanted(sample) else None
+        scores = PromptScores(sample, tokens, seed) if PromptScores.wanted(sample) else None
         new = Prompt(tokens, weights, scores)
         found = self._shared.setdefault(new.key, new)
         prompt = new if scores else found

@@ -157,8 +157,9 @@ class Decoding:
             ),
             tokenizer=self._tokenizer,
         )
-        prompt = self._admission.prompt(tokens, weights, sample)
-        return Request(operation_id, sample, prompt, rule, seed_of(sample), prompt.scores)
+        seed = seed_of(sample)
+        prompt = self._admission.prompt(tokens, weights, sample, seed)
+        return Request(operation_id, sample, prompt, rule, seed, prompt.scores)
 
     def _drop_withdrawn(self) -> None:
         while self._withdrawn:

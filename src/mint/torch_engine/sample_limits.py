@@ -3,6 +3,7 @@
 from mint.core.errors import CapacityError, UserError
 from mint.core.model_input import Tokens, check_tokens
 from mint.core.operations import Sample
+from mint.core.prompt_scores import check_scores
 
 
 def checked_prompt(sample: Sample, vocab_size: int) -> Tokens:
@@ -20,6 +21,7 @@ def checked_prompt(sample: Sample, vocab_size: int) -> Tokens:
     if not len(tokens):
         raise UserError("prompt is empty. Give at least one token.")
     check_tokens(tokens, vocab_size=vocab_size, where="prompt")
+    check_scores(sample, prompt_tokens=len(tokens), vocab_size=vocab_size)
     return tokens
 
 

@@ -101,6 +101,24 @@ def draw(logits_NV: Tensor, draws: Draws, topk: int = 0) -> Drawn:
     )
 
 
+def draw_many(z_NV: Tensor, uniform_Nk: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw k tokens per row from its whole distribution, independently of each other.
+
+    Args:
+        z_NV: logits over temperature, float32; left as they are.
+        uniform_Nk: float64 in [0, 1), on the logits' device.
+
+    Returns:
+        Token ids, int64 `[N, k]`, and their logprobs, float32 `[N, k]`.
+    """
+    rows, k = uniform_Nk.shape
+    weights_NV = (z_NV - z_NV.amax(-1, keepdim=True)).exp()
+    row_R = torch.arange(rows, device=z_NV.device).repeat_interleave(k)
+    tokens_R = _pick_whole(weights_NV, _block_sums(weights_NV), row_R, uniform_Nk.reshape(-1))
+    tokens_Nk = tokens_R.reshape(rows, k)
+    return tokens_Nk, z_NV.gather(1, tokens_Nk) - z_NV.logsumexp(-1, keepdim=True)
+
+
 def _rows(chosen: NDArray[np.bool_], like: Tensor) -> Tensor | None:
     return torch.from_numpy(np.flatnonzero(chosen)).to(like.device) if chosen.any() else None
 

@@ -79,6 +79,8 @@ class Request:
             sequences=tuple(s.result() for s in self.sequences),
             prompt_logprobs=self.scores.logprobs if self.scores else None,
             topk_prompt_logprobs=self.scores.topk if self.scores else None,
+            target_prompt_logprobs=self.scores.targets if self.scores else None,
+            prompt_alt_tokens=self.scores.alternatives if self.scores else None,
             weights_version=self.prompt.weights.version if self.prompt.weights else 0,
         )
 

@@ -25,10 +25,10 @@ from mint.core.operations import (
     StepResult,
 )
 from mint.core.optim import AdamParams
-from mint.core.sampling import SamplingParams, Stop, TopK
+from mint.core.sampling import Cells, SamplingParams, Stop, TopK
 from mint.wire import json_models as body
 from mint.wire.protobuf import OUTPUT_TYPE, reshape
-from mint.wire.tensors import DenseBudget, sparse_to_dense
+from mint.wire.tensors import DenseBudget, check_csr, sparse_to_dense
 
 _TENSOR_DTYPES: Mapping[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
@@ -37,6 +37,8 @@ _TENSOR_DTYPES: Mapping[str, np.dtype[Any]] = {
 _SEED_RANGE = range(-(1 << 63), 1 << 64)
 _MAX_TOP_LOGPROBS = 128
 """Most (id, logprob) pairs per position: bounds a result to about 1 KiB a token."""
+_MAX_TARGETS = 1 << 22
+"""Most cells of target_prompt_logprobs: 128 for each of 32,768 tokens."""
 MAX_NUM_SAMPLES = 1024
 
 
@@ -88,10 +90,9 @@ def optim_step(request: body.OptimStep) -> OptimStep:
 
 def sample(request: body.Sample, *, base_model: str, weights: str | None) -> Sample:
     """The operation an asample body asks for, on the weights of its sampling session."""
-    _refuse_unoffered(request)
     if not 1 <= request.num_samples <= MAX_NUM_SAMPLES:
         raise UserError(f"num_samples={request.num_samples}: give 1 to {MAX_NUM_SAMPLES}.")
-    for name in ("topk_prompt_logprobs", "topk_sample_logprobs"):
+    for name in ("topk_prompt_logprobs", "topk_sample_logprobs", "prompt_alt_tokens_k"):
         if not 0 <= getattr(request, name) <= _MAX_TOP_LOGPROBS:
             raise UserError(
                 f"{name}={getattr(request, name)}: give 0 (off) to {_MAX_TOP_LOGPROBS}."
@@ -106,21 +107,27 @@ def sample(request: body.Sample, *, base_model: str, weights: str | None) -> Sam
         prompt_logprobs=request.prompt_logprobs,
         topk_prompt_logprobs=request.topk_prompt_logprobs,
         topk_sample_logprobs=request.topk_sample_logprobs,
+        prompt_logprobs_last_n=request.prompt_logprobs_last_n,
+        prompt_targets=request.target_prompt_logprobs and _targets(request.target_prompt_logprobs),
+        prompt_alt_tokens_k=request.prompt_alt_tokens_k,
     )
 
 
-def _refuse_unoffered(request: body.Sample) -> None:
-    refused = {
-        "target_prompt_logprobs": request.target_prompt_logprobs is not None,
-        "prompt_alt_tokens_k": request.prompt_alt_tokens_k > 0,
-        "prompt_logprobs_last_n": request.prompt_logprobs_last_n is not None,
-    }
-    for name, asked in refused.items():
-        if asked:
-            raise UnsupportedError(
-                f"{name} is not offered by this server. prompt_logprobs and topk_prompt_logprobs "
-                "score the whole prompt."
-            )
+def _targets(tensor: body.TensorBody) -> Cells:
+    """Ids to score, in the layout they came in: the answer has it too."""
+    where = "target_prompt_logprobs"
+    if tensor.dtype != "int64" or tensor.shape is None or len(tensor.shape) != 2:
+        raise UserError(f"{where} must be an int64 tensor of shape [len(prompt) - 1, k].")
+    ids = _numbers(tensor.data, np.dtype(np.int32), where)
+    if len(ids) > _MAX_TARGETS:
+        raise UserError(f"{where} asks for {len(ids)} cells; at most {_MAX_TARGETS} are scored.")
+    crow, col = tensor.sparse_crow_indices, tensor.sparse_col_indices
+    if crow is None or col is None:
+        return Cells(ids, reshape(ids, tensor.shape, where).shape)
+    indices = np.dtype(np.int64)
+    starts = _numbers(crow, indices, f"{where}.sparse_crow_indices")
+    columns = _numbers(col, indices, f"{where}.sparse_col_indices")
+    return Cells(ids, check_csr(ids, starts, columns, tensor.shape, where), starts, columns)
 
 
 def sampling_params(request: body.SamplingParamsBody) -> SamplingParams:
@@ -248,7 +255,7 @@ def pass_to_json(result: PassResult) -> dict[str, Any]:
 
 def sample_to_json(result: SampleResult) -> dict[str, Any]:
     """SampleResponse for SDKs that take no protobuf."""
-    return {
+    answer = {
         "type": "sample",
         "sequences": [
             {
@@ -265,6 +272,27 @@ def sample_to_json(result: SampleResult) -> dict[str, Any]:
         if result.topk_prompt_logprobs is None
         else _topk_to_json(result.topk_prompt_logprobs),
     }
+    # Keys that no SDK that takes JSON knows: only for whoever asked.
+    if result.target_prompt_logprobs is not None:
+        answer["target_prompt_logprobs"] = _cells_to_json(result.target_prompt_logprobs)
+    if result.prompt_alt_tokens is not None:
+        answer["prompt_alt_tokens"] = {
+            "tokens": result.prompt_alt_tokens.token_ids.tolist(),
+            "logprobs": result.prompt_alt_tokens.logprobs.tolist(),
+        }
+    return answer
+
+
+def _cells_to_json(cells: Cells) -> dict[str, Any]:
+    tensor = {
+        "data": _floats(cells.values, "target_prompt_logprobs"),
+        "dtype": "float32",
+        "shape": list(cells.shape),
+    }
+    if cells.crow is not None and cells.col is not None:
+        tensor["sparse_crow_indices"] = cells.crow.tolist()
+        tensor["sparse_col_indices"] = cells.col.tolist()
+    return tensor
 
 
 def _topk_to_json(topk: TopK) -> list[list[list[float]] | None]:

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mint.core.lora import LoraSpec
 from mint.core.model_input import ModelInput, OtherChunk, TokenChunk
@@ -31,7 +32,7 @@ from mint.core.operations import (
     StepResult,
 )
 from mint.core.optim import AdamParams
-from mint.core.sampling import SamplingParams, Stop
+from mint.core.sampling import Cells, SamplingParams, Stop
 from mint.wire import protobuf
 
 _OPERATIONS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Operation)}
@@ -64,6 +65,7 @@ def decode(kind: str, payload: bytes) -> Operation:
     elif cls is Sample:
         plain["prompt"] = _prompt_from_plain(plain["prompt"])
         plain["params"] = _params_from_plain(plain["params"])
+        plain["prompt_targets"] = _cells_from_plain(plain.get("prompt_targets"))
     return cls(**plain)
 
 
@@ -112,20 +114,49 @@ _RESULTS: Mapping[str, Callable[[bytes], Result]] = {
 def _sample_to_plain(operation: Sample) -> dict[str, Any]:
     plain = {field.name: getattr(operation, field.name) for field in fields(operation)}
     plain["prompt"] = [_chunk_to_plain(chunk) for chunk in operation.prompt.chunks]
+    plain["prompt_targets"] = _cells_to_plain(operation.prompt_targets)
     return plain
+
+
+def _cells_to_plain(cells: Cells | None) -> dict[str, Any] | None:
+    return cells and {
+        "ids": _to_base64(cells.values, "<i4"),
+        "shape": cells.shape,
+        "crow": None if cells.crow is None else _to_base64(cells.crow, "<i8"),
+        "col": None if cells.col is None else _to_base64(cells.col, "<i8"),
+    }
+
+
+def _cells_from_plain(plain: dict[str, Any] | None) -> Cells | None:
+    if plain is None:
+        return None
+    rows, columns = plain["shape"]
+    return Cells(
+        _from_base64(plain["ids"], "<i4"),
+        (rows, columns),
+        None if plain["crow"] is None else _from_base64(plain["crow"], "<i8"),
+        None if plain["col"] is None else _from_base64(plain["col"], "<i8"),
+    )
+
+
+def _to_base64(values: NDArray[Any], dtype: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype=dtype).tobytes()).decode("ascii")
+
+
+def _from_base64(text: str, dtype: str) -> NDArray[Any]:
+    return np.frombuffer(base64.b64decode(text), dtype=dtype)
 
 
 def _chunk_to_plain(chunk: TokenChunk | OtherChunk) -> dict[str, str]:
     if isinstance(chunk, OtherChunk):
         return {"kind": chunk.kind}
-    packed = np.ascontiguousarray(chunk.tokens, dtype="<i4").tobytes()
-    return {"int32": base64.b64encode(packed).decode("ascii")}
+    return {"int32": _to_base64(chunk.tokens, "<i4")}
 
 
 def _prompt_from_plain(chunks: list[dict[str, str]]) -> ModelInput:
     return ModelInput(
         tuple(
-            TokenChunk(np.frombuffer(base64.b64decode(chunk["int32"]), dtype="<i4"))
+            TokenChunk(_from_base64(chunk["int32"], "<i4"))
             if "int32" in chunk
             else OtherChunk(chunk["kind"])
             for chunk in chunks

@@ -17,7 +17,7 @@ from mint.core.errors import LossInputError, UserError
 from mint.core.ids import ModelId
 from mint.core.model_input import ModelInput, OtherChunk, TokenChunk
 from mint.core.operations import ForwardBackward, PassResult, SampleResult
-from mint.core.sampling import SampledSequence, StopReason, TopK
+from mint.core.sampling import AltTokens, Cells, SampledSequence, StopReason, TopK
 from mint.wire import mint_wire_pb2 as pb
 from mint.wire.errors import BodyError
 from mint.wire.parts import check_parts
@@ -250,6 +250,12 @@ def encode_sample(result: SampleResult) -> bytes:
         message.prompt_logprobs = _packed(result.prompt_logprobs, "<f4")
     if result.topk_prompt_logprobs is not None:
         _write_topk(message.topk_prompt_logprobs, result.topk_prompt_logprobs)
+    if result.target_prompt_logprobs is not None:
+        _write_cells(message.target_prompt_logprobs, result.target_prompt_logprobs)
+    if result.prompt_alt_tokens is not None:
+        drawn = result.prompt_alt_tokens
+        _write_table(message.prompt_alt_tokens.tokens, drawn.token_ids, "<i8")
+        _write_table(message.prompt_alt_tokens.logprobs, drawn.logprobs, "<f4")
     return message.SerializeToString()
 
 
@@ -263,6 +269,12 @@ def decode_sample(body: bytes) -> SampleResult:
         else None,
         topk_prompt_logprobs=_read_topk(message.topk_prompt_logprobs)
         if message.HasField("topk_prompt_logprobs")
+        else None,
+        target_prompt_logprobs=_read_cells(message.target_prompt_logprobs)
+        if message.HasField("target_prompt_logprobs")
+        else None,
+        prompt_alt_tokens=_read_alt_tokens(message.prompt_alt_tokens)
+        if message.HasField("prompt_alt_tokens")
         else None,
         weights_version=message.weights_version,
     )
@@ -279,6 +291,44 @@ def _sequence(message: pb.SampledSequence) -> SampledSequence:
         if message.HasField("topk_sampled_logprobs")
         else None,
     )
+
+
+def _write_cells(message: pb.Tensor, cells: Cells) -> None:
+    message.dtype = pb.DTYPE_FLOAT32
+    message.shape.extend(cells.shape)
+    packed = _packed(cells.values, "<f4")
+    if cells.crow is None or cells.col is None:
+        message.dense = packed
+        return
+    message.sparse_csr.values = packed
+    message.sparse_csr.crow_indices = _packed(cells.crow, "<i8")
+    message.sparse_csr.col_indices = _packed(cells.col, "<i8")
+
+
+def _read_cells(message: pb.Tensor) -> Cells:
+    rows, columns = message.shape
+    if message.WhichOneof("layout") == "dense":
+        return Cells(np.frombuffer(message.dense, dtype="<f4"), (rows, columns))
+    csr = message.sparse_csr
+    return Cells(
+        np.frombuffer(csr.values, dtype="<f4"),
+        (rows, columns),
+        np.frombuffer(csr.crow_indices, dtype="<i8"),
+        np.frombuffer(csr.col_indices, dtype="<i8"),
+    )
+
+
+def _write_table(message: pb.Tensor, table: NDArray[Any], dtype: str) -> None:
+    message.dtype = pb.DTYPE_INT64 if dtype == "<i8" else pb.DTYPE_FLOAT32
+    message.shape.extend(table.shape)
+    message.dense = _packed(table, dtype)
+
+
+def _read_alt_tokens(message: pb.PromptAltTokens) -> AltTokens:
+    shape = tuple(message.tokens.shape)
+    ids = np.frombuffer(message.tokens.dense, dtype="<i8").reshape(shape)
+    logprobs = np.frombuffer(message.logprobs.dense, dtype="<f4").reshape(shape)
+    return AltTokens(ids.astype(np.int32), logprobs)
 
 
 def _write_topk(message: pb.TopK, topk: TopK) -> None:

@@ -48,6 +48,25 @@ def sparse_to_dense(
     Raises:
         LossInputError: the parts contradict each other, or the budget is used up.
     """
+    rows, columns = check_csr(values, crow, col, shape, where)
+    budget.take(rows * columns, where)
+    dense = np.zeros((rows, columns), dtype=values.dtype)
+    dense[np.repeat(np.arange(rows), np.diff(crow)), col] = values
+    return dense
+
+
+def check_csr(
+    values: NDArray[Any],
+    crow: NDArray[np.int64],
+    col: NDArray[np.int64],
+    shape: Sequence[int],
+    where: str,
+) -> tuple[int, int]:
+    """The rows and columns of a CSR matrix, if its parts fit each other.
+
+    Raises:
+        LossInputError: they contradict each other.
+    """
     if len(shape) != 2 or shape[0] < 0 or shape[1] < 1:
         raise LossInputError(
             f"{where} is sparse with shape {list(shape)}; that takes [n, k] with k of 1 or more."
@@ -68,7 +87,4 @@ def sparse_to_dense(
             f"{where}: col_indices must give one column from 0 to {columns - 1} for each of the "
             f"{values.size} stored values."
         )
-    budget.take(rows * columns, where)
-    dense = np.zeros((rows, columns), dtype=values.dtype)
-    dense[np.repeat(np.arange(rows), np.diff(crow)), col] = values
-    return dense
+    return rows, columns

@@ -32,7 +32,14 @@ def request(prompt: Sequence[int] | np.ndarray, *, num_samples: int = 1, **asked
     """A Sample; what SamplingParams has no field for goes to Sample itself."""
     extra = {
         name: asked.pop(name)
-        for name in ("prompt_logprobs", "topk_prompt_logprobs", "topk_sample_logprobs")
+        for name in (
+            "prompt_logprobs",
+            "topk_prompt_logprobs",
+            "topk_sample_logprobs",
+            "prompt_logprobs_last_n",
+            "prompt_targets",
+            "prompt_alt_tokens_k",
+        )
         if name in asked
     }
     return Sample(

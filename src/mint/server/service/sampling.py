@@ -9,6 +9,7 @@ from mint.core.ids import OperationId, Owner, SamplerId, SessionId, sampler_id
 from mint.core.model_input import check_tokens
 from mint.core.models import ServedModel
 from mint.core.operations import Sample
+from mint.core.prompt_scores import check_scores
 from mint.server.scheduler.admission import admit_sample
 from mint.server.service import references
 from mint.server.service.models import ModelCatalog
@@ -134,6 +135,7 @@ def check_sample(operation: Sample, served: ServedModel | None) -> Sample:
     if served is None:
         return operation
     check_tokens(prompt, vocab_size=served.vocab_size, where="prompt.tokens")
+    check_scores(operation, prompt_tokens=len(prompt), vocab_size=served.vocab_size)
     room = served.max_context - len(prompt)
     wanted = operation.params.max_tokens
     if wanted is None and room >= 1:
