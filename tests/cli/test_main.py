@@ -4,10 +4,12 @@ from importlib.metadata import version
 
 import pytest
 from click.testing import CliRunner
+from tests.server.rows import a_checkpoint, a_model, an_operation, create_of
 
 from mint.cli.main import COMMANDS, main
 from mint.server.auth.keys import hash_secret
 from mint.server.auth.principal import Authenticator
+from mint.server.store.records import Effects, NewSession, Tokens
 from mint.server.store.store import Store
 
 HEAVY = ("tinker", "torch", "sqlalchemy", "fastapi", "uvicorn", "numpy", "mint.server.process")
@@ -71,6 +73,27 @@ def test_a_key_owns_for_its_name_unless_told_otherwise(tmp_path):
     principal = Authenticator(store).principal(secret)
     assert (principal.owner, principal.is_admin) == ("laptop", True)
     store.close()
+
+
+def test_usage_is_told_by_key_and_storage_by_owner(tmp_path):
+    keys(tmp_path, "create", "laptop", "--owner", "anne")
+    store = Store(tmp_path / "data" / "mint.db")
+    [key] = store.list_keys()
+    session = store.create_session(
+        NewSession(owner=key.owner, idempotency_key=None, key_id=key.key_id)
+    )
+    model = a_model(session)
+    store.enqueue(create_of(model), model=model)
+    saved = store.enqueue(an_operation("SaveWeights", owner=key.owner, model_id=model.model_id))
+    effects = Effects(tokens=Tokens(trained=12345), checkpoint=a_checkpoint(model, "a"))
+    store.finish(saved, b"r", effects=effects)
+    store.close()
+
+    told = keys(tmp_path, "usage").stdout.splitlines()
+
+    assert told[1].split()[:3] == ["anne", key.key_id, "laptop"]
+    assert told[1].split()[-5:] == ["1", "0", "12345", "0", "0"]
+    assert told[2].startswith("anne stores 1 checkpoints")
 
 
 def test_revoking_an_unknown_key_says_how_to_find_the_right_one(tmp_path):

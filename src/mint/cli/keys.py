@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mint.cli.output import one_line
+from mint.cli.output import one_line, size, table
 from mint.cli.serve import place_options
 from mint.core.errors import MintError
 
@@ -67,10 +67,39 @@ def list_(**place: Any) -> None:
         )
         for key in found
     ]
-    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    click.echo(table(head, rows))
+
+
+@keys.command()
+@place_options
+def usage(**place: Any) -> None:
+    """Tell what was computed for each key, and what each owner stores."""
+    with _store(place) as (store, where):
+        found, used, storage = store.list_keys(), store.usage_by_key(), store.storage()
+    if not found:
+        click.echo(f"no keys yet in {where}: mint keys create NAME", err=True)
+        return
+    by_key = {(row.owner, row.key_id): row for row in used}
+    head = ("OWNER", "ID", "NAME", "LAST USED", "OPERATIONS", "FAILED", "TRAINED", "PROMPTS",
+            "SAMPLED")  # fmt: skip
+    rows = []
+    for key in sorted(found, key=lambda key: key.owner):
+        row = by_key.get((key.owner, key.key_id))
+        amounts = (
+            (row.operations, row.failed, row.trained_tokens, row.prompt_tokens, row.sampled_tokens)
+            if row
+            else (0,) * 5
+        )
+        last = f"{key.last_used_at:%Y-%m-%d %H:%M}" if key.last_used_at else "never"
+        rows.append((key.owner, key.key_id, key.name, last, *map(str, amounts)))
+    click.echo(table(head, rows))
+    stored: dict[str, tuple[int, int]] = {}
+    for part in storage:
+        count, total = stored.get(part.owner, (0, 0))
+        stored[part.owner] = (count + part.checkpoints, total + part.size_bytes)
+    for owner, (count, total) in stored.items():
+        click.echo(f"{owner} stores {count} checkpoints, {size(total)}.")
+    click.echo("TRAINED, PROMPTS and SAMPLED count tokens.", err=True)
 
 
 @keys.command()

@@ -1,4 +1,5 @@
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -102,3 +103,19 @@ def test_no_key_is_made_where_keys_were_made_on_purpose(store, tmp_path):
 
     assert local_key(store, tmp_path) is None
     assert not (tmp_path / "key").exists()
+
+
+def test_the_use_of_a_key_is_noted_to_the_minute(tmp_path):
+    start = now = datetime(2026, 1, 1, tzinfo=UTC)
+    store = Store(tmp_path / "mint.db", clock=lambda: now)
+    secret = new_secret()
+    make(store, secret)
+    authenticator = Authenticator(store, lambda: now)
+    noted = []
+    for seconds in (0, 1, 59, 61, 90):
+        now = start + timedelta(seconds=seconds)
+        authenticator.principal(secret)
+        noted.append(store.list_keys()[0].last_used_at)
+    store.close()
+
+    assert noted == [start] * 3 + [start + timedelta(seconds=61)] * 2
