@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mint.core.losses import LOSSES, REFUSED
+from mint.server.settings_sources import all_settings, shown_default
 
 PAGES = Path(__file__).parent / "en"
 _MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -31,7 +32,16 @@ def losses() -> str:
     return "\n".join(rows)
 
 
-TABLES: Mapping[str, Callable[[], str]] = {"losses": losses}
+def settings() -> str:
+    """Every setting of a server, with its default and what it means."""
+    rows = ["| setting | flag | variable | default | meaning |", "| --- | --- | --- | --- | --- |"]
+    for one in all_settings():
+        names = f"| `{one.name}` | `{one.flag}` | `{one.variable}` |"
+        rows.append(re.sub(" +", " ", f"{names} {shown_default(one)} | {one.meaning} |"))
+    return "\n".join(rows)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {"losses": losses, "settings": settings}
 
 
 def renewed(page: str) -> str:

@@ -59,6 +59,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "mint.server.http": {
         "mint.core", "mint.wire", "mint.server.store.records", "mint.server.service",
         "mint.server.auth", "fastapi", "starlette", "pydantic",
+        "prometheus_client", "psutil",
     },
     # composition of the engine process
     "mint.server.worker.build": {"mint.server.settings", "mint.engine", "mint.torch_engine", "torch"},

@@ -19,10 +19,12 @@ from mint.server.http import (
     extensions,
     futures,
     health,
+    metrics,
     models,
     runs,
     sampling,
     sessions,
+    status,
     training,
     transfer,
     weights,
@@ -38,6 +40,7 @@ from mint.server.service.model_queue import ModelQueue
 from mint.server.service.models import ModelCatalog
 from mint.server.service.sampling import SamplingService
 from mint.server.service.sessions import SessionService
+from mint.server.service.status import StatusService
 from mint.server.service.submission import Submissions
 from mint.server.service.training import TrainingService
 from mint.server.service.transfer import TransferService, remove_unfinished
@@ -60,6 +63,8 @@ ROUTERS = (
     runs.router,
     extensions.router,
     transfer.router,
+    status.router,
+    metrics.router,
     health.router,
     health.fallback,  # last: it answers whatever the others do not
 )
@@ -76,7 +81,8 @@ class NoteRequests:
         self._note = note
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        # Whoever reads figures every few seconds needs them, not the server.
+        if scope["type"] != "http" or scope["path"] == "/metrics":
             await self._app(scope, receive, send)
             return
         self._note.state.last_request_at = time.monotonic()
@@ -115,6 +121,8 @@ def create_app(settings: ServerSettings, store: Store, link: EngineLink) -> Fast
     app = FastAPI(title="MinT", lifespan=lifespan, openapi_url=None)
     app.state.services = services
     app.state.last_request_at = time.monotonic()
+    app.state.request_figures = metrics.RequestFigures()
+    app.add_middleware(metrics.CountRequests, figures=app.state.request_figures)
     app.add_middleware(NoteRequests, note=app)
     errors.install(app)
     for router in ROUTERS:
@@ -143,5 +151,6 @@ def build_services(settings: ServerSettings, store: Store, link: Link) -> Servic
         copies=CopyService(store, settings.data, utcnow),
         downloads=DownloadService(store, settings.data, signer, utcnow),
         usage=UsageService(store),
+        status=StatusService(store, link),
         transfer=TransferService(store, submissions, catalog, settings.data),
     )

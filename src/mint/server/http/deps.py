@@ -18,6 +18,7 @@ from mint.server.service.link import Link
 from mint.server.service.models import ModelCatalog
 from mint.server.service.sampling import SamplingService
 from mint.server.service.sessions import SessionService
+from mint.server.service.status import StatusService
 from mint.server.service.training import TrainingService
 from mint.server.service.transfer import TransferService
 from mint.server.service.usage import UsageService
@@ -60,6 +61,7 @@ class Services:
     copies: CopyService
     downloads: DownloadService
     usage: UsageService
+    status: StatusService
     transfer: TransferService
     few_passes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSES_READ))
     """Held while the body of a pass is unpacked, read and queued."""
@@ -137,6 +139,10 @@ def _usage(request: Request) -> UsageService:
     return services(request).usage
 
 
+def _status(request: Request) -> StatusService:
+    return services(request).status
+
+
 Caller = Annotated[Owner, Depends(_caller)]
 Sdk = Annotated[SdkVersion | None, Depends(_sdk)]
 Catalog = Annotated[ModelCatalog, Depends(_catalog)]
@@ -149,6 +155,7 @@ Checkpoints = Annotated[CheckpointService, Depends(_checkpoints)]
 Copies = Annotated[CopyService, Depends(_copies)]
 Downloads = Annotated[DownloadService, Depends(_downloads)]
 UsageOf = Annotated[UsageService, Depends(_usage)]
+StatusOf = Annotated[StatusService, Depends(_status)]
 Transfer = Annotated[TransferService, Depends(_transfer)]
 
 

@@ -159,6 +159,25 @@ class PendingOperation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueueLine:
+    """Operations of one kind on one model that wait, or that run."""
+
+    owner: Owner
+    model_id: ModelId | None
+    kind: str
+    status: OperationStatus
+    count: int
+    oldest_at: datetime
+
+
+@dataclass(frozen=True)
+class OperationCount:
+    kind: str
+    status: OperationStatus
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class OperationRecord:
     """Where one operation stands; `result` only once it is done."""
 

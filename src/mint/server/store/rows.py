@@ -15,6 +15,7 @@ from mint.server.store.records import (
     OperationRecord,
     OperationStatus,
     PendingOperation,
+    QueueLine,
     Sampler,
     Session,
 )
@@ -92,6 +93,17 @@ def pending(row: AnyRow) -> PendingOperation:
         model_id=row.model_id,
         sampler_id=row.sampler_id,
         tokens=row.tokens,
+    )
+
+
+def queue_line(row: AnyRow) -> QueueLine:
+    return QueueLine(
+        owner=row.owner,
+        model_id=row.model_id,
+        kind=row.kind,
+        status=OperationStatus(row.status),
+        count=row._mapping["count"],  # `.count` is a method of every row
+        oldest_at=row.oldest_at,
     )
 
 
