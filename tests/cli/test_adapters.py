@@ -91,9 +91,10 @@ def test_an_imported_adapter_can_be_sampled_and_trained_on(desk, imported):
     assert trained == pytest.approx(sampled[1:], abs=1e-4)
 
 
-def test_older_clients_make_a_model_first_and_load_the_adapter_into_it(desk, imported):
+@pytest.mark.parametrize("switches", [{"train_mlp": False}, {}])
+def test_older_clients_make_a_model_first_and_load_the_adapter_into_it(desk, imported, switches):
     with desk.client() as service:
-        training = service.create_lora_training_client("tiny", rank=4, train_mlp=False).result()
+        training = service.create_lora_training_client("tiny", rank=4, **switches).result()
         training.load_state(imported).result()
         ours = training.save_weights_and_get_sampling_client().result()
         theirs = service.create_sampling_client(model_path=imported).result()
@@ -215,6 +216,10 @@ def test_a_checkpoint_is_listed_shown_and_deleted_by_its_short_id(desk, adapter)
     short = row.split()[0]
 
     assert json.loads(desk.run("checkpoints", "info", short).stdout)["path"] == path.stdout.strip()
+    asked = [desk.run("sample", "--checkpoint", name, "--temperature", "0", "--max-tokens", "4", "hi")
+             for name in (short, path.stdout.strip())]  # fmt: skip
+    assert [answer.exit_code for answer in asked] == [0, 0]
+    assert asked[0].stdout == asked[1].stdout
     assert desk.run("checkpoints", "delete", short, "--yes").exit_code == 0
     gone = desk.run("checkpoints", "info", short)
     assert (gone.exit_code, short in gone.stderr) == (1, True)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("prompt")
-@click.option("--checkpoint", metavar="PATH", help="Saved weights, tinker://<model>/…/<name>.")
+@click.option(
+    "--checkpoint", metavar="PATH", help="Saved weights: a path or an id of mint checkpoints."
+)
 @click.option("--model", metavar="NAME", help="A base model, as it is.")
 @click.option("--max-tokens", default=64, show_default=True, type=click.IntRange(min=1))
 @click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(min=0.0))
@@ -69,11 +71,18 @@ def _preflight(checkpoint: str | None) -> "tuple[Connection, str | None]":
     """The server and the path to sample from; what is wrong with either is said within seconds."""
     from mint.client import settings
     from mint.client.connect import check, connect
-    from mint.core.checkpoints import CheckpointRef
+    from mint.core.checkpoints import CheckpointRef, is_short_id
 
-    path = str(CheckpointRef.parse(checkpoint)) if checkpoint else None
+    path = checkpoint
+    if checkpoint and not is_short_id(checkpoint):
+        path = str(CheckpointRef.parse(checkpoint))
     found = connect(settings.read())
     check(found)
+    if path and is_short_id(path):
+        from mint.client.checkpoints import CheckpointStore
+
+        with CheckpointStore(found) as server:
+            path = str(server.info(path)["path"])
     return found, path
 
 

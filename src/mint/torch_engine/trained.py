@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from mint.core.checkpoints import CheckpointKind, CheckpointRef
 from mint.core.errors import UserError
@@ -125,9 +126,10 @@ class TrainedModel:
                 "its optimizer state would mean something else here. Create a model from the "
                 "checkpoint instead, or load it without the optimizer."
             )
-        flat = checkpoint.load_weights(folder, layout, self.base.decoder.device)
-        for _, b in layout.views(flat).values():
-            b.mul_(manifest.lora.alpha / layout.spec.alpha)  # the same function at our scale
+        if with_optimizer:
+            flat = checkpoint.load_weights(folder, layout, self.base.decoder.device)
+        else:
+            flat = self._taken_over(folder, manifest.lora)
         optimizer = (
             _optimizer(folder, layout, self.base) if with_optimizer else AdamState.zeros_like(flat)
         )
@@ -136,6 +138,26 @@ class TrainedModel:
         self.optimizer = optimizer
         self.adapter.version += 1  # never one that earlier samples of this model carry
         self.discard_gradients()
+
+    def _taken_over(self, folder: Path, saved: LoraSpec) -> Tensor:
+        """A checkpoint's function in this model's layout: B scaled to our alpha, and 0 where the
+        checkpoint has no adapter. SDKs before 0.16 make a model with all switches on first."""
+        layout = self.adapter.layout
+        theirs = Layout.of(saved, self.base.decoder.targets)
+        if extra := {t.name for t in theirs.targets} - {t.name for t in layout.targets}:
+            raise UserError(
+                f"the checkpoint also holds {min(extra)} ({len(extra)} linears in all) which this "
+                "model does not train. Create a model from the checkpoint instead."
+            )
+        pairs = theirs.views(checkpoint.load_weights(folder, theirs, self.base.decoder.device))
+        flat = self.adapter.flat.detach().clone()
+        for name, (a, b) in layout.views(flat).items():
+            if name in pairs:
+                a.copy_(pairs[name][0])
+                b.copy_(pairs[name][1] * (saved.alpha / layout.spec.alpha))
+            else:
+                b.zero_()
+        return flat
 
 
 def _optimizer(folder: Path, layout: Layout, base: Base) -> AdamState:

@@ -204,9 +204,13 @@ def _check_has_optimizer(path: str) -> None:
 
 def _fits(saved: LoraSpec, model: LoraSpec, *, with_optimizer: bool) -> bool:
     """Whether a model can take an adapter over. Without the optimizer's state, which means
-    something at one scale only, another alpha is made up for in B."""
-    alpha = model.alpha if with_optimizer else saved.alpha
-    return replace(saved, seed=None) == replace(model, seed=None, alpha=alpha)
+    something in one shape only, it may have more linears (B = 0) and another alpha (B scaled)."""
+    if with_optimizer:
+        return replace(saved, seed=None) == replace(model, seed=None)
+    switches = ("train_attn", "train_mlp", "train_unembed")
+    return saved.rank == model.rank and all(
+        getattr(model, switch) or not getattr(saved, switch) for switch in switches
+    )
 
 
 def _save_operation(model: ModelId, save: Save) -> SaveWeights:
