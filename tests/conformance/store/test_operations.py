@@ -107,11 +107,11 @@ def test_a_failure_known_at_once_is_stored_with_its_model(store):
     assert store.pending() == []
 
 
-def test_operations_wait_in_order_of_arrival(store):
+def test_operations_wait_in_order_of_arrival(store, clock):
     ids = [store.enqueue(an_operation()) for _ in range(3)]
 
     assert [operation.operation_id for operation in store.pending()] == ids
-    assert [store.position(operation_id) for operation_id in ids] == [0, 1, 2]
+    assert [store.place(operation_id, clock.now).before for operation_id in ids] == [0, 1, 2]
     assert [op.operation_id for op in store.pending(after=store.pending()[0].arrival)] == ids[1:]
 
 

@@ -98,16 +98,6 @@ class Operations(Database):
             raise no_operation(operation_id)
         return rows.operation(row)
 
-    def position(self, operation_id: OperationId) -> int:
-        """How many operations wait that came before this one."""
-        before = (operations.c.status == OperationStatus.PENDING) & (
-            operations.c.id < number(operation_id)
-        )
-        with self.reading() as tx:
-            return tx.execute(
-                select(func.count()).select_from(operations).where(before)
-            ).scalar_one()
-
     def place(self, operation_id: OperationId, lately: datetime) -> QueuePlace:
         """How far an operation is from its turn, and how many have ended since `lately`."""
         waits = operations.c.status == OperationStatus.PENDING
