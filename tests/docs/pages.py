@@ -18,6 +18,22 @@ def pages() -> list[Path]:
     return sorted(path.relative_to(ROOT) for path in found)
 
 
+def counterpart(page: Path) -> Path | None:
+    """The same page in the other language, whether it exists or not; None for a page that has one
+    language only."""
+    renames = {"README.md": "README.zh.md", "README.zh.md": "README.md"}
+    if str(page) in renames:
+        return Path(renames[str(page)])
+    others = {"en": "zh", "zh": "en"}
+    if page.parent.parent == Path("docs") and page.parent.name in others:
+        return Path("docs", others[page.parent.name], page.name)
+    return None
+
+
+def is_chinese(page: Path) -> bool:
+    return page.parent == Path("docs/zh") or page.name == "README.zh.md"
+
+
 @dataclass(frozen=True)
 class Block:
     """One fenced block; `line` is where its code begins, counted from 1."""
@@ -31,6 +47,11 @@ def blocks(page: Path, language: str) -> Iterator[Block]:
     for found in _BLOCK.finditer(text):
         if found[1] == language:
             yield Block(text.count("\n", 0, found.start()) + 2, found[2])
+
+
+def code(page: Path) -> list[str]:
+    """All fenced blocks, with their language."""
+    return [found[0] for found in _BLOCK.finditer((ROOT / page).read_text())]
 
 
 def as_script(page: Path) -> str:

@@ -311,7 +311,7 @@ class RestClient(tinker.RestClient):
 
 
 class AdminClient(tinker.AdminClient):
-    """Upstream's AdminClient, with our settings. Our servers offer none of its calls yet."""
+    """Upstream's AdminClient, with our settings. Our servers offer usage and storage, and no audit log."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ async def healthz(request: Request) -> dict[str, Any]:
 
 @router.get("/api/v1/healthz")
 async def api_healthz(caller: Caller) -> dict[str, str]:
-    """The SDK's form."""
+    """Whether the API answers; the SDK's form."""
     return {"status": "ok"}
 
 
