@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator
 
 import psutil
 from fastapi import APIRouter, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -36,6 +42,7 @@ class RequestFigures:
     """Counts the requests of one API process, by route; an ASGI layer around the app."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # one more series for each, which nobody asks for
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "mint_http_requests", "Requests answered.", ("method", "route", "status"),
