@@ -11,6 +11,8 @@ BIN    := $(VENV)/bin
 PIP_ARGS ?=
 # Arguments for the tests: make test PYTEST_ARGS="tests/core -x"
 PYTEST_ARGS ?=
+# Arguments for the SDK scripts: make test-sdks SDKS_ARGS="--versions 0.38.0 --scripts sample_stop"
+SDKS_ARGS ?=
 
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check \
        --constraint constraints.txt $(PIP_ARGS)
@@ -19,7 +21,7 @@ TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-slow test-postgres lint format types bench docs clean
+.PHONY: help setup quickstart test test-slow test-postgres test-sdks lint format types bench docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -64,6 +66,10 @@ test-postgres: $(READY)  ## the tests of everything that touches PostgreSQL, on 
 	    apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
 	  { echo "PostgreSQL is not installed here. On Debian: apt-get install postgresql" >&2; exit 1; }
 	@$(BIN)/python -m pytest -m postgres $(PYTEST_ARGS)
+
+# One environment a version, below build/sdks (a minute or two, once).
+test-sdks: $(READY)  ## scripts of five versions of the tinker SDK, all at once against one server
+	@$(BIN)/python -m tests.sdks.driver $(SDKS_ARGS)
 
 lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check .
