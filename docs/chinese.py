@@ -110,7 +110,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         'CPU threads of the engine. None: the cores this process may use (affinity and cgroup).': '引擎的 CPU 线程数。不给：本进程可用的核数（按 CPU 亲和性和 cgroup）。',
         'Weights, adapters and caches together, looked at when a base model is loaded or an adapter made: what would go beyond is refused. None: 80 % of what is free at the start.': '权重、适配器和缓存合计的上限，在加载基座模型和新建适配器时检查，会超出的就拒绝。不给：启动时空闲内存的 80 %。',
         'Sequences decoded side by side. More wait their turn; each needs room in the KV cache.': '同时解码的序列数，更多的要排队；每条序列都要占用 KV 缓存。',
-        "A session silent for longer is ended and its live weights are freed. Upstream's clients send a heartbeat every 10 s, but a laptop may sleep for some minutes.": '会话沉默超过这么久就结束，并释放其内存中的权重。上游的客户端每 10 秒发一次心跳，但笔记本可能会休眠几分钟。',
+        "A session silent for longer is ended and its live weights are freed. Upstream's clients send a heartbeat every 10 s, but a laptop may sleep for some minutes.": '会话超过这么久没有动静就结束，并释放其内存中的权重。上游的客户端每 10 秒发一次心跳，但笔记本可能会休眠几分钟。',
         'How long a result can be fetched (again) after its operation ended. Clients that lost an answer come back within minutes.': '操作结束后，结果在多长时间内还可以（再次）取回。没收到应答的客户端几分钟内就会再来。',
         'Sampling requests of one owner that may wait; more are told to come back later.': '一个所有者最多可以有多少采样请求在排队；更多的会被告知稍后再来。',
         'How long the engine process keeps live adapters after its API process went away, so that a restarted one finds them.': 'API 进程离开后，引擎进程还保留内存中的适配器多久，好让重启的 API 进程找得到它们。',
