@@ -3,13 +3,14 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event
 from tests.server.rows import ANNE, a_session, an_operation
 from tests.server.waiting import until
 
-from mint.core.errors import Fault
+from mint.core.errors import ConfigError, Fault
 from mint.core.operations import Failure
 from mint.server.store.records import NewSession
 from mint.server.store.schema import metadata
@@ -113,3 +114,13 @@ def test_no_text_is_too_odd_to_be_kept(store):
     assert store.session(ANNE, session.session_id).display_name == kept
     assert store.session(ANNE, session.session_id).user_metadata == {"k": odd}
     assert store.operation(ANNE, operation_id).error == kept
+
+
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(store, open_store):
+    with store.writing() as tx:
+        tx.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+
+    with pytest.raises(ConfigError, match="made by a newer version"):
+        open_store()
+    with store.reading() as tx:
+        assert tx.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == "9999"

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from filelock import FileLock
 from sqlalchemy.engine import Engine
 
+from mint.core.errors import ConfigError
 from mint.server.store.postgres import Lock, alone_in_transaction
 
 _SCRIPTS = Path(__file__).parent / "migrations"
@@ -18,7 +20,7 @@ def migrate(engine: Engine) -> None:
     """Apply the migrations that are missing; safe when two processes start together.
 
     Raises:
-        alembic.util.CommandError: the database comes from a newer version of this program.
+        ConfigError: the database comes from a newer version of this program.
     """
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
@@ -27,7 +29,13 @@ def migrate(engine: Engine) -> None:
     with _lock(engine), engine.begin() as connection:
         alone_in_transaction(connection, Lock.MIGRATION)
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:  # it does not know the version that the database tells
+            raise ConfigError(
+                f"the database {engine.url.render_as_string(hide_password=True)} was made by a "
+                "newer version of this program. Install that one, or restore a backup."
+            ) from error
 
 
 def _lock(engine: Engine) -> AbstractContextManager[object]:
