@@ -208,7 +208,9 @@ def test_a_bad_datum_fails_its_call_by_name_and_leaves_the_client_usable(
 
     with pytest.raises(tinker.RequestFailedError, match=r"data\[1\].*target_tokens.*2 values"):
         failing.result()
-    with pytest.raises(tinker.RequestFailedError, match=r"gradient is incomplete.*data\[1\].*target_tokens"):
+    with pytest.raises(
+        tinker.RequestFailedError, match=r"gradient is incomplete.*data\[1\].*target_tokens"
+    ):
         training.optim_step(types.AdamParams()).result()
     assert learn(training, [1, 2, 3, 4], steps=1)[0] > 0
 

@@ -34,7 +34,7 @@ from mint.core.errors import ConfigError, ServerFaultError
 SERVE = (sys.executable, "-m", "mint.cli.main", "serve")
 NEEDED = (
     "torch", "transformers", "safetensors", "fastapi", "uvicorn", "sqlalchemy", "alembic",
-    "psutil", "platformdirs",
+    "prometheus_client", "psutil", "platformdirs",
 )  # fmt: skip
 """What `[server]` installs and the light client lacks."""
 
