@@ -6,7 +6,9 @@ Ends with a table, and a line that counts.
 """
 
 import argparse
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.sdks import table
+from tests.sdks.busy import busy
 from tests.sdks.environments import BUILD, NEEDS_TORCH, ROOT, TORCH, Environment, set_up, versions
 from tests.sdks.footprint import Footprint
 from tests.sdks.table import Outcome, Result, Script, scripts
@@ -28,8 +31,10 @@ from mint.testing.service import without_settings
 MODEL = "tiny/llama"
 TIMEOUT_S = 300
 """Of one script; nearly all take a few seconds."""
-ALONE = {"many_futures"}
-"""Run after the others, one version after the other: they ask for all there is."""
+ALONE = {"many_futures": 2000}
+"""Run after the others, one version after the other: they ask for all there is. And how many
+connections each is to hold at once."""
+HOST = Path(__file__).with_name("host.py")
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,55 @@ def _stage() -> Iterator[Stage]:
 # ------------------------------------------------------------------ running
 
 
+class _User:
+    """Somebody with one version of the SDK and a key of their own, who has nothing yet."""
+
+    def __init__(self, stage: Stage, environment: Environment, name: str) -> None:
+        self.version = environment.version
+        self._stage = stage
+        self._environment = environment
+        self.key = _new_key(stage, f"{name}-{environment.version}")
+        self._hosts: dict[bool, subprocess.Popen[str]] = {}
+
+    def run(self, script: Script) -> Result:
+        began = time.monotonic()
+        log = self._stage.folder / f"{self.version}-{script.name}.log"
+        host = self._host(with_torch=script.needs_torch or self.version in NEEDS_TORCH)
+        assert host.stdin
+        assert host.stdout
+        print(json.dumps([str(script.path), str(log), TIMEOUT_S]), file=host.stdin, flush=True)
+        status = host.stdout.readline()
+        if not status:
+            raise RuntimeError(f"tinker {self.version} cannot be imported; see above")
+        said = log.read_text()
+        outcome, detail = _judge(int(status), said)
+        if outcome is Outcome.FAILED:
+            print(f"FAILED {self.version} {script.name}: {detail}\n{said[-3000:]}", flush=True)
+        return Result(self.version, script, outcome, detail, time.monotonic() - began)
+
+    def leave(self) -> None:
+        for host in self._hosts.values():
+            host.communicate()  # the end of its input is its end
+
+    def _host(self, with_torch: bool) -> subprocess.Popen[str]:
+        if with_torch not in self._hosts:
+            self._hosts[with_torch] = subprocess.Popen(
+                [self._environment.python, HOST],
+                env=_variables(self._stage, self.key, with_torch),
+                cwd=self._stage.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+        return self._hosts[with_torch]
+
+
+@contextmanager
+def _user(stage: Stage, environment: Environment, name: str) -> Iterator[_User]:
+    user = _User(stage, environment, name)
+    try:
+        yield user
+    finally:
+        user.leave()
+
+
 def _run_all(
     stage: Stage, environments: Sequence[Environment], chosen: Sequence[Script]
 ) -> list[Result]:
@@ -95,8 +149,8 @@ def _run_all(
     together = [script for script in chosen if script.name not in ALONE]
 
     def run_version(environment: Environment) -> list[Result]:
-        key = _new_key(stage, f"sdk-{environment.version}")
-        return [_run(stage, environment, script, key) for script in together]
+        with _user(stage, environment, "sdk") as user:
+            return [user.run(script) for script in together]
 
     with ThreadPoolExecutor(max_workers=len(environments)) as at_once:
         return [result for each in at_once.map(run_version, environments) for result in each]
@@ -106,62 +160,50 @@ def _run_alone(
     stage: Stage, environments: Sequence[Environment], chosen: Sequence[Script]
 ) -> list[Result]:
     """The demanding scripts, with a look at what they leave behind in the server."""
-    results = []
-    for script in chosen:
-        if script.name not in ALONE:
-            continue
-        for environment in environments:
-            key = _new_key(stage, f"alone-{environment.version}")
-            with Footprint(stage.server.data) as footprint:
-                result = _run(stage, environment, script, key)
-            if result.outcome is Outcome.PASSED:
-                left = footprint.left_behind()
-                print(f"{environment.version} {script.name}: {footprint}", flush=True)
-                if left:
-                    result = replace(result, outcome=Outcome.FAILED, detail=left)
-                    print(f"FAILED {environment.version} {script.name}: {left}", flush=True)
-            results.append(result)
-    return results
+    demanding = [script for script in chosen if script.name in ALONE]
+    return [
+        _run_watched(stage, environment, script)
+        for script in demanding
+        for environment in environments
+    ]
 
 
-def _run(stage: Stage, environment: Environment, script: Script, key: str) -> Result:
-    log = stage.folder / f"{environment.version}-{script.name}.log"
-    began = time.monotonic()
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            [environment.python, script.path],
-            env=_variables(stage, environment, script, key),
-            cwd=stage.folder, stdout=out, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        try:
-            code = process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            code = None
-    said = log.read_text()
-    outcome, detail = _judge(code, said)
-    if outcome is Outcome.FAILED:
-        print(f"FAILED {environment.version} {script.name}: {detail}\n{said[-3000:]}", flush=True)
-    return Result(environment.version, script, outcome, detail, time.monotonic() - began)
+def _run_watched(stage: Stage, environment: Environment, script: Script) -> Result:
+    """Run a script whose samples are held up until it has opened all its connections."""
+    connections = ALONE[script.name]
+    with (
+        _user(stage, environment, "alone") as user,
+        Footprint(stage.server.data) as footprint,
+        ThreadPoolExecutor(max_workers=1) as beside,
+    ):
+        with busy(stage.server.url, user.key, MODEL):
+            running = beside.submit(user.run, script)
+            footprint.wait_until_open(connections, running.done)
+        result = running.result()
+    if result.outcome is not Outcome.PASSED:
+        return result
+    wrong = footprint.complaint(connections)
+    print(f"{result.version} {script.name}: {footprint}", flush=True)
+    if wrong:
+        print(f"FAILED {result.version} {script.name}: {wrong}", flush=True)
+        return replace(result, outcome=Outcome.FAILED, detail=wrong)
+    return result
 
 
-def _judge(code: int | None, said: str) -> tuple[Outcome, str]:
-    last = next((line for line in reversed(said.splitlines()) if line.strip()), "")
-    if code is None:
+def _judge(status: int, said: str) -> tuple[Outcome, str]:
+    lines = [line for line in said.splitlines() if line.strip()]
+    skipped = [line for line in lines if line.startswith("SKIP: ")]
+    if status == -signal.SIGALRM:
         return Outcome.FAILED, f"did not end within {TIMEOUT_S} s"
-    if code != 0:
-        return Outcome.FAILED, last
-    skipped = [line for line in said.splitlines() if line.startswith("SKIP: ")]
+    if status != 0:
+        return Outcome.FAILED, lines[-1] if lines else f"ended with status {status}"
     if skipped:
         return Outcome.SKIPPED, skipped[0].removeprefix("SKIP: ")
     return Outcome.PASSED, ""
 
 
-def _variables(stage: Stage, environment: Environment, script: Script, key: str) -> dict[str, str]:
-    path = [str(ROOT)]
-    if script.needs_torch or environment.version in NEEDS_TORCH:
-        path.append(str(TORCH))
+def _variables(stage: Stage, key: str, with_torch: bool) -> dict[str, str]:
+    path = [str(ROOT), *([str(TORCH)] if with_torch else [])]
     return {
         **without_settings(os.environ),
         "PYTHONPATH": os.pathsep.join(path),
@@ -170,7 +212,9 @@ def _variables(stage: Stage, environment: Environment, script: Script, key: str)
         "TINKER_API_KEY": f"tml-{key}",
         "HOME": str(stage.folder),
         "HF_HUB_OFFLINE": "1",
+        # One thread each: there are five of them, and a fork takes only one along.
         "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
     }
 
 

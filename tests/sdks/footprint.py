@@ -3,12 +3,14 @@
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+PATIENCE_S = 200
 SETTLE_S = 60
 MORE_FILES = 20
 """Open files a server may have more than before: the pool of its database grows and stays."""
@@ -42,8 +44,20 @@ class Footprint:
         self._over.set()
         self._watch.join()
 
-    def left_behind(self) -> str:
-        """What the server still holds after some time to put things away; "" if nothing."""
+    def wait_until_open(self, connections: int, given_up: Callable[[], bool]) -> None:
+        """Return once so many connections are open at once, or they will never be."""
+        end = time.monotonic() + PATIENCE_S
+        while self._opened() < connections and not given_up() and time.monotonic() < end:
+            time.sleep(0.1)
+
+    def complaint(self, connections: int) -> str:
+        """What is wrong with it, once the server had time to put things away; "" if nothing.
+
+        Args:
+            connections: that were to be open at once.
+        """
+        if self._opened() < connections:
+            return f"only {self._opened()} connections were open at once, not {connections}"
         end = time.monotonic() + SETTLE_S
         while True:
             self.now = self._holding()
@@ -60,6 +74,9 @@ class Footprint:
             f"{when} {it.files} files, {it.memory >> 20} MiB"
             for when, it in (("before", self.before), ("at most", self.most), ("after", self.now))
         )
+
+    def _opened(self) -> int:
+        return self.most.files - self.before.files
 
     def _look(self) -> None:
         while not self._over.wait(0.2):
