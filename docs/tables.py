@@ -119,6 +119,17 @@ def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Comma
         yield from leaves(found, f"{name} {child}")
 
 
+def sdk_versions(say: Say) -> str:
+    """What `make test-sdks` found, from the English page, where that command writes it."""
+    page = (DOCS / "en" / "sdk-versions.md").read_text()
+    found = re.search("<!-- run: make test-sdks -->\n(.*?)\n<!-- end -->", page, re.DOTALL)
+    assert found, "docs/en/sdk-versions.md has lost its table"
+    heads, _, *rows = (
+        [say(cell.strip()) for cell in line.strip("|").split("|")] for line in found[1].splitlines()
+    )
+    return _table(heads, rows)
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(re.sub(" +", " ", f"| {' | '.join(line)} |") for line in lines)
@@ -130,6 +141,7 @@ TABLES: Mapping[str, Callable[[Say], str]] = {
     "mint_routes": mint_routes,
     "commands": commands,
     "settings": settings,
+    "sdk_versions": sdk_versions,
 }
 
 
