@@ -87,3 +87,10 @@ def test_an_image_is_refused_by_name():
     mixed = ModelInput((*ModelInput.from_ints(range(4)).chunks, OtherChunk("image")))
     with pytest.raises(UnsupportedError, match="chunk 1 of the input is image"):
         check(Datum(mixed, datum().loss_fn_inputs), resolve("ppo"), 0)
+
+
+def test_a_tensor_whose_meaning_is_not_published_is_refused_by_name():
+    masked = datum(sequence_ratio_mask=np.ones(4, np.float32))
+    with pytest.raises(UnsupportedError, match="sequence_ratio_mask"):
+        check(masked, resolve("gspo"), 0)
+    check(masked, resolve("ppo"), 0)

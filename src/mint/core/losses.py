@@ -51,6 +51,8 @@ class LossSpec:
     source: str
     soft_targets: bool = False
     """Accepts `target_tokens` of shape `[n, k]` with `weights` of the same shape."""
+    refused_inputs: tuple[str, ...] = ()
+    """Tensors that would change the result in a way nobody has published."""
 
 
 TEMPERATURE = ConfigKey(default=1.0, positive=True)
@@ -69,9 +71,10 @@ def _clip(low: float, high: float) -> dict[str, ConfigKey]:
 
 
 def _row(name: str, inputs: tuple[LossInput, ...], config: dict[str, ConfigKey], equation: str,
-         source: str, soft_targets: bool = False) -> LossSpec:  # fmt: skip
+         source: str, soft_targets: bool = False,
+         refused_inputs: tuple[str, ...] = ()) -> LossSpec:  # fmt: skip
     keys = MappingProxyType({**config, "temperature": TEMPERATURE})
-    return LossSpec(name, inputs, keys, equation, source, soft_targets)
+    return LossSpec(name, inputs, keys, equation, source, soft_targets, refused_inputs)
 
 
 LOSSES: Mapping[str, LossSpec] = MappingProxyType({
@@ -106,6 +109,7 @@ LOSSES: Mapping[str, LossSpec] = MappingProxyType({
             "the mean runs over the datum's tokens with A != 0",
             "Zheng et al. 2025, arXiv:2507.18071, eq. 13-14 (the token form), summed over tokens; "
             "clipping as in its section 5.1",
+            refused_inputs=("sequence_ratio_mask",),
         ),
     )
 })  # fmt: skip
@@ -182,6 +186,13 @@ def check(datum: Datum, loss: Loss, index: int) -> None:
     if length == 0:
         raise LossInputError(f"{where}.model_input is empty. Give at least one token.")
     tensors = datum.loss_fn_inputs
+    for name in loss.spec.refused_inputs:
+        if name in tensors:
+            raise UnsupportedError(
+                f"{where}.loss_fn_inputs[{name!r}] is not supported: what it means for "
+                f"{loss.spec.name} is not published. Leave it out; a sequence is one datum's "
+                "tokens with advantages other than 0."
+            )
     wanted = [*loss.spec.inputs] + [
         LossInput(key, "f", required=False)
         for key, entry in loss.spec.config.items()
