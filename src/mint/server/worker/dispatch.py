@@ -11,6 +11,7 @@ from typing import NoReturn
 from mint.core.checkpoints import CheckpointRef, check_name
 from mint.core.errors import EngineLostError, NotFoundError, UserError
 from mint.core.ids import ModelId, Owner, SamplerId
+from mint.core.lora import LoraSpec
 from mint.core.operations import (
     BEGINNINGS,
     CreateModel,
@@ -225,19 +226,10 @@ class Dispatch:
     def _checkpoint(
         self, row: PendingOperation, operation: SaveWeights, saved: Saved, folder: Path
     ) -> NewCheckpoint:
-        ref = CheckpointRef.parse(operation.path)
         model = self._store.model(row.owner, operation.model_id)
         ttl = operation.ttl_seconds
-        return NewCheckpoint(
-            path=str(ref),
-            owner=row.owner,
-            model_id=operation.model_id,
-            kind=ref.kind.value,
-            name=ref.name,
-            base_model=model.base_model,
-            lora=model.lora,
-            folder=folder.relative_to(self._data).as_posix(),
-            size_bytes=saved.size_bytes,
+        return dataclasses.replace(
+            self._row(row, operation, model.base_model, model.lora, folder, saved.size_bytes),
             expires_at=None if ttl is None else self._clock() + timedelta(seconds=ttl),
             user_metadata=operation.user_metadata or {},
         )
@@ -245,6 +237,20 @@ class Dispatch:
     def _imported(
         self, row: PendingOperation, operation: ImportAdapter, result: Imported, folder: Path
     ) -> NewCheckpoint:
+        return self._row(
+            row, operation, operation.base_model, result.lora, folder, result.size_bytes
+        )
+
+    def _row(
+        self,
+        row: PendingOperation,
+        operation: SaveWeights | ImportAdapter,
+        base_model: str,
+        lora: LoraSpec,
+        folder: Path,
+        size_bytes: int,
+    ) -> NewCheckpoint:
+        """What a checkpoint that was just written is recorded as."""
         ref = CheckpointRef.parse(operation.path)
         return NewCheckpoint(
             path=str(ref),
@@ -252,10 +258,10 @@ class Dispatch:
             model_id=operation.model_id,
             kind=ref.kind.value,
             name=ref.name,
-            base_model=operation.base_model,
-            lora=result.lora,
+            base_model=base_model,
+            lora=lora,
             folder=folder.relative_to(self._data).as_posix(),
-            size_bytes=result.size_bytes,
+            size_bytes=size_bytes,
         )
 
 
