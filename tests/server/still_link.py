@@ -15,6 +15,7 @@ CAPACITY = {
     "adapters": 2,
     "memory_bytes": 1000,
     "memory_limit_bytes": 4000,
+    "busy_s": 1.5,
 }
 
 

@@ -1,4 +1,5 @@
 import threading
+import time
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -38,6 +39,7 @@ class Heard:
     def __init__(self) -> None:
         self.ids: list[OperationId] = []
         self.states: list[tuple[EnginePhase, str]] = []
+        self.capacity: dict[str, Any] = {}
 
     def ended(self, operation_ids: Iterable[OperationId]) -> None:
         self.ids += operation_ids
@@ -46,6 +48,7 @@ class Heard:
         self, phase: EnginePhase, detail: str, capacity: dict[str, Any] | None = None
     ) -> None:
         self.states.append((phase, detail))
+        self.capacity = capacity or {}
 
 
 class House:
@@ -396,6 +399,20 @@ def test_a_busy_worker_does_not_read_the_queue_at_every_step(house):
 
     reads = [s for s in statements if "FROM operations" in s and "ORDER BY operations.id" in s]
     assert len(reads) < 50
+
+
+def test_the_time_an_engine_computes_is_told_and_waiting_is_not(house):
+    began = time.monotonic()
+    house.result(house.client.sample(max_tokens=5))  # five steps, of 1 ms or more each
+    until(lambda: house.heard.capacity["busy_s"] >= 0.005)
+    took_s = time.monotonic() - began
+    computed_s = house.heard.capacity["busy_s"]
+    assert computed_s <= took_s
+
+    time.sleep(2 * took_s)
+    house.result(house.client.sample(max_tokens=1))
+    until(lambda: house.heard.capacity["busy_s"] > computed_s)
+    assert house.heard.capacity["busy_s"] < computed_s + 2 * took_s
 
 
 def test_folders_of_saves_that_never_ended_are_removed(house):

@@ -40,7 +40,8 @@ class EngineHealth:
     """For people: what it is doing, or what happened to it."""
     pid: int | None = None
     capacity: Mapping[str, Any] | None = None
-    """engine.protocol.Capacity as a dict, as of its last report."""
+    """engine.protocol.Capacity as a dict, as of its last report; with `busy_s`, the seconds that this
+    engine process has spent computing."""
     doing: Doing | None = None
 
     @property

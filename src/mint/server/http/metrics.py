@@ -159,6 +159,11 @@ def _engine(figures: Figures) -> Iterator[Metric]:
     ):
         if name in capacity:
             yield _gauge(f"mint_engine_{name}", about, float(capacity[name]))
+    if "busy_s" in capacity:
+        yield CounterMetricFamily(
+            "mint_engine_busy_seconds", "Time spent computing, since the engine process started.",
+            value=float(capacity["busy_s"]),
+        )  # fmt: skip
     loaded = GaugeMetricFamily(
         "mint_engine_loaded_model", "1 for each base model in memory.", labels=["base_model"]
     )

@@ -74,6 +74,7 @@ class Worker:
         self._served: Served = {}
         self._models = {model.name for model in engine.served()}
         self._looked_at = self._reported_at = float("-inf")
+        self._busy_s = 0.0
 
     def run(self) -> None:
         """Work until told to stop, or until there is nothing to do and `leave_when` says so.
@@ -85,7 +86,7 @@ class Worker:
             replan |= self._listen()
             if replan:
                 self._start_what_may()
-            outcomes = self._engine.step() if self._engine.busy else []
+            outcomes = self._step()
             self._end(outcomes)
             replan = bool(outcomes)
             self._report()
@@ -146,6 +147,15 @@ class Worker:
         self._reports.ended([row.operation_id])
         self._signals.wake()  # what waited for it may start now
 
+    def _step(self) -> list[Outcome]:
+        """Let the engine compute one slice, and note how long it took."""
+        if not self._engine.busy:
+            return []
+        began = time.perf_counter()
+        outcomes = self._engine.step()
+        self._busy_s += time.perf_counter() - began
+        return outcomes
+
     # ------------------------------------------------------------ out
 
     def _end(self, outcomes: list[Outcome]) -> None:
@@ -192,7 +202,11 @@ class Worker:
         if now - self._reported_at >= REPORT_EVERY_S or not self._engine.busy:
             self._reported_at = now
             detail = f"{len(self._running)} operations running" if self._running else "idle"
-            self._reports.state(EnginePhase.UP, detail, asdict(self._engine.capacity()))
+            self._tell(detail)
+
+    def _tell(self, detail: str) -> None:
+        capacity = {**asdict(self._engine.capacity()), "busy_s": self._busy_s}
+        self._reports.state(EnginePhase.UP, detail, capacity)
 
     def _kept(self, use: Callable[[], T]) -> T:
         """Use the store, again and again while it refuses: a full disk passes, and the weights in
@@ -208,8 +222,7 @@ class Worker:
                 _log.error("trying again every %.0f s: %s", STORE_AGAIN_S, error)
                 if self._signals.stopping:
                     raise
-                capacity = asdict(self._engine.capacity())
-                self._reports.state(EnginePhase.UP, f"waiting: {error}", capacity)
+                self._tell(f"waiting: {error}")
                 time.sleep(STORE_AGAIN_S)
 
     def _remove(self, folder: str) -> None:
