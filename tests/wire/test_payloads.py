@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from mint.core.datum import Datum
+from mint.core.datum import Datum, ReverseKLDatum
 from mint.core.ids import ModelId, SamplerId
 from mint.core.lora import LoraSpec
 from mint.core.model_input import ModelInput, OtherChunk
@@ -19,6 +19,8 @@ from mint.core.operations import (
     ForwardBackward,
     ImportAdapter,
     Imported,
+    InterpolateCheckpoints,
+    Interpolated,
     LoadWeights,
     ModelReady,
     Operation,
@@ -28,6 +30,8 @@ from mint.core.operations import (
     ReleaseSampler,
     ResolveModel,
     Result,
+    ReverseKL,
+    ReverseKLResult,
     Sample,
     SampleResult,
     Saved,
@@ -112,6 +116,27 @@ OPERATIONS: list[Operation] = [
     ImportAdapter(
         model_id=M, base_model="org/tiny", path="tinker://s:train:0/weights/a", upload="ff00"
     ),
+    InterpolateCheckpoints(
+        model_id=M,
+        base_model="org/tiny",
+        path="tinker://s:train:0/sampler_weights/mean",
+        source_paths=("tinker://s:train:1/weights/a", "tinker://s:train:2/sampler_weights/b"),
+        coefficients=(0.75, -1e-9),
+    ),
+    ReverseKL(
+        model_id=M,
+        data=(
+            ReverseKLDatum(
+                ModelInput((*ModelInput.from_ints([1, 2]).chunks, OtherChunk("an image"))),
+                ModelInput.from_ints([7, 8, 9, 2]),
+                np.array([2, 2**40], dtype=np.int64),
+                np.array([0.1, -2.0], dtype=np.float32),
+            ),
+        ),
+        reference_base="org/tiny",
+        reference_weights="tinker://s:train:1/weights/a",
+        temperature=0.7,
+    ),
     ResolveModel(base_model="org/tiny"),
     UnloadModel(model_id=M),
     ReleaseSampler(sampler_id=S),
@@ -131,6 +156,22 @@ RESULTS: list[tuple[str, Result]] = [
                 np.array([-4.0], dtype=np.float32),
             ),
             metrics=MappingProxyType({"loss:sum": 2.5}),
+        ),
+    ),
+    (
+        "ReverseKL",
+        ReverseKLResult(
+            logprobs=(np.array([-1.0, -2.0], np.float32), np.array([-3.0], np.float32)),
+            reverse_kl=(np.array([0.5, 0.0], np.float32), np.array([2.0], np.float32)),
+            metrics=MappingProxyType({"loss:sum": 2.5}),
+        ),
+    ),
+    (
+        "InterpolateCheckpoints",
+        Interpolated(
+            files=MappingProxyType({"a.bin": (3, "ff")}),
+            lora=LoraSpec(rank=8),
+            path="tinker://s:train:0/sampler_weights/a",
         ),
     ),
     ("OptimStep", StepResult(metrics=MappingProxyType({"grad_norm": 1.0}), weights_version=3)),

@@ -1,4 +1,4 @@
-"""Datum: one training example, as the API has it."""
+"""Datum and ReverseKLDatum: one training example each, as the API has them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,3 +22,22 @@ class Datum:
 
     model_input: ModelInput
     loss_fn_inputs: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class ReverseKLDatum:
+    """One example of a reverse KL: the same continuation as the student and as a reference reads it.
+
+    Both inputs end in the continuation less its last token, so that the last n positions of either
+    predict `target_tokens` `[n]`. What comes before may differ: the reference may see a prompt that
+    the student does not.
+
+    Attributes:
+        target_tokens: int64 `[n]`.
+        weights: float32 `[n]`, what each position counts for; 0: not at all.
+    """
+
+    student_input: ModelInput
+    reference_input: ModelInput
+    target_tokens: NDArray[np.int64]
+    weights: NDArray[np.float32]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mint.core.datum import Datum
+from mint.core.datum import Datum, ReverseKLDatum
 from mint.core.errors import Fault
 from mint.core.ids import ModelId, SamplerId
 from mint.core.lora import LoraSpec
@@ -47,6 +47,22 @@ class ImportAdapter:
     """Name of the folder with the files as they came. It is used up, whatever comes of it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class InterpolateCheckpoints:
+    """Write the weighted sum of checkpoints as one, under a run of its own that never lives.
+
+    What each adds to a weight of the base model is summed, c_1 dW_1 + c_2 dW_2 + …, whatever ranks,
+    alphas and linears they have.
+    """
+
+    model_id: ModelId
+    base_model: str
+    path: str
+    """The new checkpoint's own path, of the kind `sampler_weights`."""
+    source_paths: tuple[str, ...]
+    coefficients: tuple[float, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForwardBackward:
     """Compute a loss over data; unless `forward_only`, add its gradient to the adapter's."""
@@ -56,6 +72,21 @@ class ForwardBackward:
     loss_fn: str
     loss_fn_config: Mapping[str, float | str] = field(default_factory=dict)
     forward_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReverseKL:
+    """Add the gradient of a reverse KL to the adapter's: sum of weight * KL(student || reference),
+    over the whole vocabulary, at `temperature`. The student is the model; the reference is fixed.
+    """
+
+    model_id: ModelId
+    data: tuple[ReverseKLDatum, ...]
+    reference_base: str
+    """The reference's base model."""
+    reference_weights: str | None
+    """None: the base model as it is. Else a checkpoint's path."""
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,13 +180,16 @@ class ReleaseSampler:
 
 
 ModelOperation = (
-    CreateModel | CreateModelFrom | ImportAdapter | ForwardBackward | OptimStep | DiscardGradients
-    | SaveWeights | LoadWeights | PinSampler | UnloadModel
+    CreateModel | CreateModelFrom | ImportAdapter | InterpolateCheckpoints | ForwardBackward
+    | ReverseKL | OptimStep | DiscardGradients | SaveWeights | LoadWeights | PinSampler | UnloadModel
 )  # fmt: skip
 """Operations of one training model: done one after the other, in order of arrival."""
 
-BEGINNINGS = ("CreateModel", "CreateModelFrom", "ImportAdapter")
+BEGINNINGS = ("CreateModel", "CreateModelFrom", "ImportAdapter", "InterpolateCheckpoints")
 """Kinds a model's life begins with: nothing is lost when they wait, and without them it failed."""
+
+PASSES = ("ForwardBackward", "ReverseKL")
+"""Kinds that add to a model's gradient, in any order."""
 
 Operation = ModelOperation | Sample | ReleaseSampler | ResolveModel
 
@@ -188,6 +222,18 @@ class PassResult:
 
     logprobs: tuple[NDArray[np.float32], ...]
     metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReverseKLResult(PassResult):
+    """What a ReverseKL computed; `logprobs` are the student's.
+
+    Attributes:
+        reverse_kl: per datum float32 `[n]`, KL(student || reference) in nats at each position,
+            weight 0 included. Rounding may leave 1e-6 below 0 where both agree.
+    """
+
+    reverse_kl: tuple[NDArray[np.float32], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +273,11 @@ class Imported:
         return sum(size for size, _ in self.files.values())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Interpolated(Imported):
+    """A weighted sum of checkpoints is a checkpoint now."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampleResult:
     """What a Sample drew.
@@ -249,7 +300,10 @@ class SampleResult:
     weights_version: int = 0
 
 
-Result = Done | ModelReady | PassResult | StepResult | Saved | Imported | SampleResult
+Result = (
+    Done | ModelReady | PassResult | ReverseKLResult | StepResult | Saved | Imported | Interpolated
+    | SampleResult
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

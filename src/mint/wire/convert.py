@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mint.core.datum import Datum, Tensor
+from mint.core.datum import Datum, ReverseKLDatum, Tensor
 from mint.core.errors import LossInputError, ServerFaultError, UnsupportedError, UserError
 from mint.core.ids import ModelId, SamplerId
 from mint.core.lora import LoraSpec
@@ -20,6 +20,7 @@ from mint.core.operations import (
     ForwardBackward,
     OptimStep,
     PassResult,
+    ReverseKL,
     Sample,
     SampleResult,
     StepResult,
@@ -27,7 +28,7 @@ from mint.core.operations import (
 from mint.core.optim import AdamParams
 from mint.core.sampling import Cells, SamplingParams, Stop, TopK
 from mint.wire import json_models as body
-from mint.wire.protobuf import OUTPUT_TYPE, reshape
+from mint.wire.protobuf import OUTPUT_TYPE, outputs_of, reshape
 from mint.wire.tensors import DenseBudget, check_csr, sparse_to_dense
 
 _TENSOR_DTYPES: Mapping[str, np.dtype[Any]] = {
@@ -76,6 +77,40 @@ def forward_backward(request: body.ForwardBackward, *, forward_only: bool) -> Fo
         loss_fn=given.loss_fn,
         loss_fn_config=given.loss_fn_config,
         forward_only=forward_only,
+    )
+
+
+def reverse_kl(
+    request: body.ReverseKL, *, reference_base: str, reference_weights: str | None
+) -> ReverseKL:
+    """The operation a body asks for, once it is known what its reference is."""
+    budget = DenseBudget()
+    return ReverseKL(
+        model_id=ModelId(request.model_id),
+        data=tuple(
+            _reverse_kl_datum(datum, f"data[{i}]", budget) for i, datum in enumerate(request.data)
+        ),
+        reference_base=reference_base,
+        reference_weights=reference_weights,
+        temperature=request.temperature,
+    )
+
+
+def _reverse_kl_datum(
+    datum: body.ReverseKLDatumBody, where: str, budget: DenseBudget
+) -> ReverseKLDatum:
+    targets = _tensor(datum.target_tokens, f"{where}.target_tokens", budget)
+    if targets.dtype.kind != "i":
+        raise LossInputError(f"{where}.target_tokens is {targets.dtype}; send int64 token ids.")
+    if datum.weights is None:
+        weights = np.ones(targets.shape, dtype=np.float32)
+    else:
+        weights = _tensor(datum.weights, f"{where}.weights", budget).astype(np.float32)
+    return ReverseKLDatum(
+        student_input=model_input(datum.student_input, f"{where}.student_input"),
+        reference_input=model_input(datum.reference_input, f"{where}.reference_input"),
+        target_tokens=targets.astype(np.int64),
+        weights=weights,
     )
 
 
@@ -237,17 +272,19 @@ def step_to_json(result: StepResult) -> dict[str, Any]:
 def pass_to_json(result: PassResult) -> dict[str, Any]:
     """ForwardBackwardOutput for SDKs that take no protobuf. Tensors have exactly three keys: the
     old SDKs refuse a fourth."""
+    columns = outputs_of(result)
     return {
         "loss_fn_output_type": OUTPUT_TYPE,
         "loss_fn_outputs": [
             {
-                "logprobs": {
-                    "data": _floats(array.reshape(-1), "loss_fn_outputs.logprobs"),
+                name: {
+                    "data": _floats(arrays[i].reshape(-1), f"loss_fn_outputs.{name}"),
                     "dtype": "float32",
-                    "shape": list(array.shape),
+                    "shape": list(arrays[i].shape),
                 }
+                for name, arrays in columns.items()
             }
-            for array in result.logprobs
+            for i in range(len(result.logprobs))
         ],
         "metrics": finite(result.metrics),
     }

@@ -184,6 +184,30 @@ class OptimStep(Body):
     """Other optimizers than Adam come under this key (from 0.30)."""
 
 
+class ReverseKLDatumBody(Body):
+    student_input: ModelInputBody
+    reference_input: ModelInputBody
+    target_tokens: TensorBody
+    weights: TensorBody | None = None
+
+
+class ReverseKL(Body):
+    """Ours, as the next one."""
+
+    model_id: str
+    seq_id: SequenceNumber | None = None
+    reference_model_path: str
+    data: list[ReverseKLDatumBody] = Field(max_length=MAX_DATUMS)
+    temperature: float = 1.0
+
+
+class InterpolateCheckpoints(Body):
+    source_paths: list[str] = Field(max_length=MAX_CHUNKS)
+    coefficients: list[float] = Field(max_length=MAX_CHUNKS)
+    output_path: str | None = None
+    """The checkpoint's name, not yet a path."""
+
+
 # ----------------------------------------------------------------- weights
 
 

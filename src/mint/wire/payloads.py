@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from mint.core.datum import ReverseKLDatum
 from mint.core.lora import LoraSpec
 from mint.core.model_input import ModelInput, OtherChunk, TokenChunk
 from mint.core.operations import (
@@ -21,11 +22,14 @@ from mint.core.operations import (
     Done,
     ForwardBackward,
     Imported,
+    InterpolateCheckpoints,
+    Interpolated,
     ModelReady,
     Operation,
     OptimStep,
     PassResult,
     Result,
+    ReverseKL,
     Sample,
     SampleResult,
     Saved,
@@ -44,6 +48,8 @@ def encode(operation: Operation) -> bytes:
         return protobuf.encode_forward_backward(operation)
     if isinstance(operation, Sample):
         return _to_json(_sample_to_plain(operation))
+    if isinstance(operation, ReverseKL):
+        return _to_json(_reverse_kl_to_plain(operation))
     return _to_json(operation)
 
 
@@ -63,9 +69,14 @@ def decode(kind: str, payload: bytes) -> Operation:
     elif cls is OptimStep:
         plain["params"] = AdamParams(**plain["params"])
     elif cls is Sample:
-        plain["prompt"] = _prompt_from_plain(plain["prompt"])
+        plain["prompt"] = _input_from_plain(plain["prompt"])
         plain["params"] = _params_from_plain(plain["params"])
         plain["prompt_targets"] = _cells_from_plain(plain.get("prompt_targets"))
+    elif cls is ReverseKL:
+        plain["data"] = tuple(_datum_from_plain(datum) for datum in plain["data"])
+    elif cls is InterpolateCheckpoints:
+        plain["source_paths"] = tuple(plain["source_paths"])
+        plain["coefficients"] = tuple(plain["coefficients"])
     return cls(**plain)
 
 
@@ -94,17 +105,19 @@ def _saved(payload: bytes) -> Saved:
     return Saved(files=files, weights_version=plain["weights_version"], path=plain["path"])
 
 
-def _imported(payload: bytes) -> Imported:
+def _imported(payload: bytes, kind: type[Imported] = Imported) -> Imported:
     plain = json.loads(payload)
     files = {name: (int(size), str(digest)) for name, (size, digest) in plain["files"].items()}
-    return Imported(files=files, lora=LoraSpec(**plain["lora"]), path=plain["path"])
+    return kind(files=files, lora=LoraSpec(**plain["lora"]), path=plain["path"])
 
 
 _RESULTS: Mapping[str, Callable[[bytes], Result]] = {
     "CreateModel": _model_ready,
     "CreateModelFrom": _model_ready,
     "ImportAdapter": _imported,
+    "InterpolateCheckpoints": lambda payload: _imported(payload, Interpolated),
     "ForwardBackward": protobuf.decode_pass,
+    "ReverseKL": protobuf.decode_reverse_kl,
     "OptimStep": lambda payload: StepResult(**json.loads(payload)),
     "SaveWeights": _saved,
     "Sample": protobuf.decode_sample,
@@ -113,9 +126,32 @@ _RESULTS: Mapping[str, Callable[[bytes], Result]] = {
 
 def _sample_to_plain(operation: Sample) -> dict[str, Any]:
     plain = {field.name: getattr(operation, field.name) for field in fields(operation)}
-    plain["prompt"] = [_chunk_to_plain(chunk) for chunk in operation.prompt.chunks]
+    plain["prompt"] = _input_to_plain(operation.prompt)
     plain["prompt_targets"] = _cells_to_plain(operation.prompt_targets)
     return plain
+
+
+def _reverse_kl_to_plain(operation: ReverseKL) -> dict[str, Any]:
+    plain = {field.name: getattr(operation, field.name) for field in fields(operation)}
+    plain["data"] = [
+        {
+            "student_input": _input_to_plain(datum.student_input),
+            "reference_input": _input_to_plain(datum.reference_input),
+            "target_tokens": _to_base64(datum.target_tokens, "<i8"),
+            "weights": _to_base64(datum.weights, "<f4"),
+        }
+        for datum in operation.data
+    ]
+    return plain
+
+
+def _datum_from_plain(plain: dict[str, Any]) -> ReverseKLDatum:
+    return ReverseKLDatum(
+        student_input=_input_from_plain(plain["student_input"]),
+        reference_input=_input_from_plain(plain["reference_input"]),
+        target_tokens=_from_base64(plain["target_tokens"], "<i8"),
+        weights=_from_base64(plain["weights"], "<f4"),
+    )
 
 
 def _cells_to_plain(cells: Cells | None) -> dict[str, Any] | None:
@@ -153,7 +189,11 @@ def _chunk_to_plain(chunk: TokenChunk | OtherChunk) -> dict[str, str]:
     return {"int32": _to_base64(chunk.tokens, "<i4")}
 
 
-def _prompt_from_plain(chunks: list[dict[str, str]]) -> ModelInput:
+def _input_to_plain(model_input: ModelInput) -> list[dict[str, str]]:
+    return [_chunk_to_plain(chunk) for chunk in model_input.chunks]
+
+
+def _input_from_plain(chunks: list[dict[str, str]]) -> ModelInput:
     return ModelInput(
         tuple(
             TokenChunk(_from_base64(chunk["int32"], "<i4"))

@@ -3,8 +3,7 @@
 Letters: N datums, n tokens or values of one datum, k columns, both of any size.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +15,7 @@ from mint.core.datum import Datum, Tensor
 from mint.core.errors import LossInputError, UserError
 from mint.core.ids import ModelId
 from mint.core.model_input import ModelInput, OtherChunk, TokenChunk
-from mint.core.operations import ForwardBackward, PassResult, SampleResult
+from mint.core.operations import ForwardBackward, PassResult, ReverseKLResult, SampleResult
 from mint.core.sampling import AltTokens, Cells, SampledSequence, StopReason, TopK
 from mint.wire import mint_wire_pb2 as pb
 from mint.wire.errors import BodyError
@@ -189,48 +188,66 @@ def encode_forward_backward(operation: ForwardBackward, seq_id: int = 0) -> byte
 # ----------------------------------------------------------------- answers
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Datums in a row whose logprobs have the same trailing shape: they share a record."""
-
-    trailing: tuple[int, ...]
-    arrays: list[NDArray[np.float32]]
-
-
-def _grouped(arrays: Sequence[NDArray[np.float32]]) -> list[_Group]:
-    groups: list[_Group] = []
-    for array in arrays:
-        if not groups or groups[-1].trailing != array.shape[1:]:
-            groups.append(_Group(array.shape[1:], []))
-        groups[-1].arrays.append(array)
-    return groups
-
-
 def encode_pass(result: PassResult) -> bytes:
     """A ForwardBackwardOutput message."""
     message = pb.ForwardBackwardOutput(loss_fn_output_type=OUTPUT_TYPE, metrics=result.metrics)
-    for group in _grouped(result.logprobs):
-        record = message.loss_fn_outputs.add(type_tag=OUTPUT_TYPE, num_datums=len(group.arrays))
-        field = record.fields["logprobs"]
-        field.dtype = pb.DTYPE_FLOAT32
-        field.trailing_shape.extend(group.trailing)
-        field.data = b"".join(_packed(array, "<f4") for array in group.arrays)
-        ends = np.cumsum([0, *(array.size * 4 for array in group.arrays)], dtype=np.int64)
-        field.offsets = _packed(ends, "<i8")
+    columns = outputs_of(result)
+    for run in _alike(result.logprobs):
+        record = message.loss_fn_outputs.add(type_tag=OUTPUT_TYPE, num_datums=run.stop - run.start)
+        for name, arrays in columns.items():
+            _write_batch(record.fields[name], arrays[run])
     return message.SerializeToString()
 
 
+def outputs_of(result: PassResult) -> Mapping[str, Sequence[NDArray[np.float32]]]:
+    """What a pass computed per datum, by the names in which clients get it."""
+    if isinstance(result, ReverseKLResult):
+        return {"logprobs": result.logprobs, "reverse_kl": result.reverse_kl}
+    return {"logprobs": result.logprobs}
+
+
+def _alike(arrays: Sequence[NDArray[np.float32]]) -> Iterator[slice]:
+    """Runs of arrays with the same trailing shape: such datums share a record."""
+    start = 0
+    for i in range(1, len(arrays) + 1):
+        if i == len(arrays) or arrays[i].shape[1:] != arrays[start].shape[1:]:
+            yield slice(start, i)
+            start = i
+
+
+def _write_batch(field: pb.BatchedTensor, arrays: Sequence[NDArray[np.float32]]) -> None:
+    field.dtype = pb.DTYPE_FLOAT32
+    field.trailing_shape.extend(arrays[0].shape[1:])
+    field.data = b"".join(_packed(array, "<f4") for array in arrays)
+    ends = np.cumsum([0, *(array.size * 4 for array in arrays)], dtype=np.int64)
+    field.offsets = _packed(ends, "<i8")
+
+
 def decode_pass(body: bytes) -> PassResult:
-    """Inverse of `encode_pass`."""
+    """Inverse of `encode_pass`, for a ForwardBackward."""
     message = pb.ForwardBackwardOutput.FromString(body)
-    logprobs: list[NDArray[np.float32]] = []
+    return PassResult(logprobs=_column(message, "logprobs"), metrics=dict(message.metrics))
+
+
+def decode_reverse_kl(body: bytes) -> ReverseKLResult:
+    """Inverse of `encode_pass`, for a ReverseKL."""
+    message = pb.ForwardBackwardOutput.FromString(body)
+    return ReverseKLResult(
+        logprobs=_column(message, "logprobs"),
+        reverse_kl=_column(message, "reverse_kl"),
+        metrics=dict(message.metrics),
+    )
+
+
+def _column(message: pb.ForwardBackwardOutput, name: str) -> tuple[NDArray[np.float32], ...]:
+    found: list[NDArray[np.float32]] = []
     for record in message.loss_fn_outputs:
-        field = record.fields["logprobs"]
+        field = record.fields[name]
         values = np.frombuffer(field.data, dtype="<f4")
         ends = np.frombuffer(field.offsets, dtype="<i8") // 4
         trailing = tuple(field.trailing_shape)
-        logprobs += [values[start:end].reshape(-1, *trailing) for start, end in pairwise(ends)]
-    return PassResult(logprobs=tuple(logprobs), metrics=dict(message.metrics))
+        found += [values[start:end].reshape(-1, *trailing) for start, end in pairwise(ends)]
+    return tuple(found)
 
 
 def encode_sample(result: SampleResult) -> bytes:

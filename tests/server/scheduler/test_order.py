@@ -30,6 +30,19 @@ def test_a_pass_joins_passes_that_run():
     ) == [2]
 
 
+def test_a_reverse_kl_joins_passes_and_holds_a_step_back_as_they_do():
+    queue = [
+        waiting(1, "ForwardBackward", "m"),
+        waiting(2, "ReverseKL", "m"),
+        waiting(3, "ForwardBackward", "m"),
+        waiting(4, "OptimStep", "m"),
+        waiting(5, "ReverseKL", "m"),
+    ]
+
+    assert may_start(queue) == [1, 2, 3]
+    assert may_start(queue[3:], running=queue[1:2]) == []
+
+
 def test_models_do_not_wait_for_each_other():
     queue = [waiting(1, "OptimStep", "a"), waiting(2, "OptimStep", "b"), waiting(3, "Sample")]
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
+from mint.core.operations import PASSES
 from mint.server.store.records import PendingOperation
 
-MERGEABLE = "ForwardBackward"
+MERGEABLE = PASSES
 """Gradients add up, so passes of one model in a row may run side by side."""
 PIN = "PinSampler"
 RELEASE = "ReleaseSampler"
@@ -57,4 +58,4 @@ class _Before:
         if operation.kind == RELEASE:
             return bool(sampler)
         model = self._kinds_of_model.get(operation.model_id or "", set())
-        return bool(model - {MERGEABLE} if operation.kind == MERGEABLE else model)
+        return bool(model.difference(MERGEABLE) if operation.kind in MERGEABLE else model)

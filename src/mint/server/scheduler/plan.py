@@ -63,12 +63,12 @@ def _few_passes(
     free: Sequence[PendingOperation], running: Sequence[PendingOperation], most: int
 ) -> list[PendingOperation]:
     """What is not sampling, with no more than `most` passes of a model, running ones counted."""
-    passes = Counter(op.model_id for op in running if op.kind == MERGEABLE)
+    passes = Counter(op.model_id for op in running if op.kind in MERGEABLE)
     kept = []
     for operation in free:
         if operation.kind == SAMPLE:
             continue
-        if operation.kind == MERGEABLE:
+        if operation.kind in MERGEABLE:
             if passes[operation.model_id] >= most:
                 continue
             passes[operation.model_id] += 1

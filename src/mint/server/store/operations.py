@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mint.core.errors import Fault
 from mint.core.ids import ModelId, OperationId, Owner
-from mint.core.operations import BEGINNINGS, Failure
+from mint.core.operations import BEGINNINGS, PASSES, Failure
 from mint.server.store import rows
 from mint.server.store.database import Database
 from mint.server.store.models import insert_model, insert_sampler
@@ -147,7 +147,7 @@ class Operations(Database):
         unseen = (operations.c.status == OperationStatus.FAILED) & operations.c.started_at.is_(None)
         steps = mine & operations.c.kind.in_(_STEPS) & ~unseen
         last_step = select(func.coalesce(func.max(operations.c.id), 0)).where(steps)
-        failed = mine & (operations.c.kind == "ForwardBackward") & unseen
+        failed = mine & (operations.c.kind.in_(PASSES)) & unseen
         with self.reading() as tx:
             found = tx.execute(
                 select(func.max(operations.c.id)).where(

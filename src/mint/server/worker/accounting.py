@@ -6,6 +6,8 @@ from mint.core.operations import (
     Operation,
     PassResult,
     Result,
+    ReverseKL,
+    ReverseKLResult,
     Sample,
     SampleResult,
 )
@@ -17,6 +19,11 @@ def tokens_of(operation: Operation, result: Result | Failure) -> Tokens:
     match operation, result:
         case ForwardBackward(data=data), PassResult():
             return Tokens(trained=sum(len(datum.model_input.tokens()) for datum in data))
+        case ReverseKL(data=data), ReverseKLResult():  # the reference only reads
+            return Tokens(
+                trained=sum(len(datum.student_input.tokens()) for datum in data),
+                prompt=sum(len(datum.reference_input.tokens()) for datum in data),
+            )
         case Sample(prompt=prompt), SampleResult(sequences=sequences):
             return Tokens(
                 prompt=len(prompt.tokens()),
