@@ -19,19 +19,24 @@ from mint.torch_engine.kv_cache import Place, Shelf
 
 @dataclass(frozen=True)
 class Piece:
-    """The next tokens of one prompt: as many as from `start` to `stop` of it."""
+    """The next tokens of one prompt or continuation: those from `start` to `stop` of it."""
 
     place: Place
     start: int
     stop: int
+    donor: Place | None = None
+    """A prompt that begins with the same `start` tokens. Those that `place` does not have yet are
+    copied from it layer by layer, so an earlier piece of the same slice may be computing them."""
+    prompt: Place | None = None
+    """What a continuation follows."""
 
 
 class PrefillPlan:
-    """Pieces of several prompts, packed: each attends to the earlier keys of its own prompt."""
+    """Pieces of several texts, packed: each attends to the earlier keys of its own text."""
 
     def __init__(self, pieces: Sequence[Piece], device: torch.device) -> None:
         self._pieces = pieces
-        self._masks = [_lower_right(p, device) if p.start else None for p in pieces]
+        self._masks = [_lower_right(p, device) if p.start or p.prompt else None for p in pieces]
 
     def attend(
         self, layer: int, q_HTD: Tensor, k_KTD: Tensor, v_KTD: Tensor, scale: float
@@ -43,12 +48,17 @@ class PrefillPlan:
             at = rows.stop
             k_KSD = piece.place.shelf.k_LNKSD[layer, piece.place.slot]
             v_KSD = piece.place.shelf.v_LNKSD[layer, piece.place.slot]
+            if piece.donor:
+                _copy(layer, piece.donor, piece.place, piece.start)
             k_KSD[:, piece.start : piece.stop] = k_KTD[:, rows]
             v_KSD[:, piece.start : piece.stop] = v_KTD[:, rows]
+            k_KSD, v_KSD = k_KSD[:, : piece.stop], v_KSD[:, : piece.stop]
+            if piece.prompt:
+                k_KSD, v_KSD = _after(layer, piece.prompt, k_KSD, v_KSD)
             out = F.scaled_dot_product_attention(
                 q_HTD[None, :, rows],
-                k_KSD[None, :, : piece.stop],
-                v_KSD[None, :, : piece.stop],
+                k_KSD[None],
+                v_KSD[None],
                 attn_mask=mask,
                 is_causal=mask is None,
                 scale=scale,
@@ -60,8 +70,25 @@ class PrefillPlan:
 
 def _lower_right(piece: Piece, device: torch.device) -> Tensor:
     """Causal mask of a later piece: its last token sees all, each one before it one less."""
-    queries = torch.arange(piece.start, piece.stop, device=device)
-    return torch.arange(piece.stop, device=device) <= queries[:, None]
+    before = piece.prompt.used if piece.prompt else 0
+    queries = torch.arange(before + piece.start, before + piece.stop, device=device)
+    return torch.arange(before + piece.stop, device=device) <= queries[:, None]
+
+
+def _copy(layer: int, donor: Place, place: Place, stop: int) -> None:
+    """What `place` lacks of its first `stop` tokens, from a place that has them."""
+    lacks = slice(place.used, stop)
+    for own_LKSD, given_LKSD in zip(place.content, donor.content, strict=True):
+        own_LKSD[layer, :, lacks] = given_LKSD[layer, :, lacks]
+
+
+def _after(layer: int, prompt: Place, k_KSD: Tensor, v_KSD: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values of a prompt, followed by these."""
+    before_k_LKSD, before_v_LKSD = prompt.content
+    return (
+        torch.cat([before_k_LKSD[layer, :, : prompt.used], k_KSD], dim=1),
+        torch.cat([before_v_LKSD[layer, :, : prompt.used], v_KSD], dim=1),
+    )
 
 
 # ----------------------------------------------------------------- decode

@@ -45,6 +45,11 @@ class Place:
     used: int = 0
     """Tokens written so far."""
 
+    @property
+    def content(self) -> tuple[Tensor, Tensor]:
+        """Its keys and its values, both `[L, K, S, D]`; views."""
+        return self.shelf.k_LNKSD[:, self.slot], self.shelf.v_LNKSD[:, self.slot]
+
 
 class Shelf:
     """Places of one length. Those in use always fill the first slots."""
@@ -103,9 +108,7 @@ class Shelf:
 class KvCache:
     """All places, and the budget of tokens they are reserved against.
 
-    A sequence reserves its longest possible continuation before it starts, so that nothing that
-    runs ever has to stop for want of room. Rounding up to a place's length is not counted: memory
-    can exceed the budget by up to a half.
+    Rounding up to a place's length is not counted: memory can exceed the budget by up to a half.
     """
 
     def __init__(self, shape: KvShape, tokens: int) -> None:
@@ -121,9 +124,14 @@ class KvCache:
         shelves = [*self.prompts.values(), *self.suffixes.values()]
         return sum(shelf.nbytes for shelf in shelves)
 
+    @property
+    def free(self) -> int:
+        """Tokens that are not set aside."""
+        return self.tokens - self.reserved
+
     def reserve(self, tokens: int) -> bool:
         """Set `tokens` aside; False and nothing done if they do not fit."""
-        if self.reserved + tokens > self.tokens:
+        if tokens > self.free:
             return False
         self.reserved += tokens
         return True
@@ -133,6 +141,7 @@ class KvCache:
         assert self.reserved >= 0
 
     def new_prompt(self, tokens: int) -> Place:
+        """A place for a text to be prefilled."""
         (place,) = self._shelf(self.prompts, place_length(tokens)).take(1)
         return place
 
@@ -161,6 +170,30 @@ class KvCache:
         for place in places:
             self.give_back(place)
         return new
+
+    def as_suffix(self, place: Place) -> Place:
+        """The content of a prompt's place in that of a continuation; the old one is given back.
+
+        A continuation that is computed again lies with the prompts meanwhile, since a decode step
+        reads all places that continuations have.
+        """
+        (new,) = self._shelf(self.suffixes, place.shelf.length).take(1)
+        for after, before in zip(new.content, place.content, strict=True):
+            after[:] = before
+        new.used = place.used
+        self.give_back(place)
+        return new
+
+    def new_block(self, tokens: int) -> Tensor:
+        """Room outside of any place, `[2, L, K, tokens, D]`: keys, then values."""
+        s = self._shape
+        return torch.empty(
+            (2, s.layers, s.kv_heads, tokens, s.head_dim), dtype=s.dtype, device=s.device
+        )
+
+    def block_bytes(self, tokens: int) -> int:
+        s = self._shape
+        return 2 * s.layers * s.kv_heads * tokens * s.head_dim * s.dtype.itemsize
 
     def give_back(self, place: Place) -> None:
         place.shelf.give_back(place)
