@@ -4,11 +4,13 @@ Shapes: T packed tokens, E model width, N rows, V vocabulary.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from mint.torch_engine.attention import AttentionPlan
+from mint.torch_engine.course import Course, Steering, steer
 from mint.torch_engine.lora import AdapterContext, AdapterWeights, LoraLinear, Target, wrap_linears
 
 Counts = Sequence[tuple[AdapterWeights | None, int]]
@@ -28,6 +30,8 @@ class Decoder:
         self._context = AdapterContext()
         self.targets: tuple[Target, ...] = wrap_linears(module, self._context)
         self._module = module.eval()
+        for layer in module.base_model.layers:  # pyright: ignore
+            steer(layer)
         head = module.get_output_embeddings()
         assert isinstance(head, LoraLinear)
         self._head = head
@@ -64,15 +68,28 @@ class Decoder:
         return self._head.name
 
     def hidden(
-        self, tokens_T: Tensor, positions_T: Tensor, plan: AttentionPlan, counts: Counts
+        self,
+        tokens_T: Tensor,
+        positions_T: Tensor,
+        plan: AttentionPlan,
+        counts: Counts,
+        course: Course | None = None,
     ) -> Tensor:
-        """Last hidden states `[T, E]`, after the final norm."""
+        """Last hidden states `[T, E]`, after the final norm.
+
+        Args:
+            course: how a pass that trains goes through the layers; others need none.
+        """
+        steering: dict[str, Any] = {}
+        if course:
+            steering["mint_steering"] = Steering(course, lambda: self._context.rows(counts))
         with self._context.rows(counts):
             out = self._module.base_model(
                 input_ids=tokens_T.unsqueeze(0),
                 position_ids=positions_T.unsqueeze(0),
                 use_cache=False,
                 mint_plan=plan,
+                **steering,
             )
         return out.last_hidden_state[0]
 
