@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mint.torch_engine.decoder import Decoder
-from mint.torch_engine.lora import TrainedAdapter
+from mint.torch_engine.lora import AdapterWeights, TrainedAdapter
 
 CHUNK_VALUES = 8 * 2**20
 """Logits of one chunk: 32 MiB of float32."""
@@ -39,7 +39,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class _Chunk:
+class Chunk:
     rows_N: Tensor
     """Packed rows, ascending."""
     pairs: Tensor
@@ -48,7 +48,7 @@ class _Chunk:
     """For each of them its row within rows_N."""
 
 
-def _chunks(pairs: Pairs, vocab_size: int) -> Iterator[_Chunk]:
+def chunks(pairs: Pairs, vocab_size: int) -> Iterator[Chunk]:
     rows, inverse = torch.unique(pairs.row_P, return_inverse=True)
     order = torch.argsort(inverse, stable=True)
     size = max(1, CHUNK_VALUES // vocab_size)
@@ -57,19 +57,24 @@ def _chunks(pairs: Pairs, vocab_size: int) -> Iterator[_Chunk]:
     ).tolist()
     for n, (low, high) in enumerate(pairwise(bounds)):
         chosen = order[low:high]
-        yield _Chunk(rows[n * size : (n + 1) * size], chosen, inverse[chosen] - n * size)
+        yield Chunk(rows[n * size : (n + 1) * size], chosen, inverse[chosen] - n * size)
 
 
-class _Head:
-    """The head's matrices and one adapter's share of them, for a forward and a hand-made backward."""
+class Head:
+    """The head's matrices and one adapter's share of them, for a forward and a hand-made backward.
 
-    def __init__(self, decoder: Decoder, adapter: TrainedAdapter, temperature: float) -> None:
+    Without an adapter in training there is no gradient of the head to add to.
+    """
+
+    def __init__(
+        self, decoder: Decoder, adapter: AdapterWeights | None, temperature: float
+    ) -> None:
         self._weight = decoder.head_weight_VE
         self._bias = decoder.head_bias_V
-        pair = adapter.pairs.get(decoder.head_name)
+        pair = adapter.pairs.get(decoder.head_name) if adapter else None
         self._pair = tuple(w.detach() for w in pair) if pair else None
         self._grads = tuple(w.grad for w in pair) if pair else None
-        self._scale = adapter.layout.scale
+        self._scale = adapter.layout.scale if adapter else 0.0
         self._temperature = temperature
 
     def logits(self, h_NE: Tensor) -> Tensor:
@@ -99,7 +104,7 @@ class _Head:
         return dh_NE
 
 
-def _score(logits_NV: Tensor, chunk: _Chunk, target_P: Tensor) -> tuple[Tensor, Tensor]:
+def score_chunk(logits_NV: Tensor, chunk: Chunk, target_P: Tensor) -> tuple[Tensor, Tensor]:
     """(logprobs of the chunk's pairs, log-sum-exp of its rows)."""
     lse_N = torch.logsumexp(logits_NV, dim=-1)
     return logits_NV[chunk.local, target_P[chunk.pairs]] - lse_N[chunk.local], lse_N
@@ -110,11 +115,11 @@ def score(
     decoder: Decoder, adapter: TrainedAdapter, hidden_TE: Tensor, pairs: Pairs, temperature: float
 ) -> Tensor:
     """Logprobs `[P]` in nats, float32, without gradient."""
-    head = _Head(decoder, adapter, temperature)
+    head = Head(decoder, adapter, temperature)
     logp_P = torch.empty(len(pairs.row_P), dtype=torch.float32, device=hidden_TE.device)
-    for chunk in _chunks(pairs, decoder.vocab_size):
+    for chunk in chunks(pairs, decoder.vocab_size):
         logits = head.logits(hidden_TE[chunk.rows_N])
-        logp_P[chunk.pairs] = _score(logits, chunk, pairs.target_P)[0]
+        logp_P[chunk.pairs] = score_chunk(logits, chunk, pairs.target_P)[0]
     return logp_P
 
 
@@ -133,13 +138,13 @@ def score_and_differentiate(
         slope: (logprobs of some pairs, their indices into `pairs`) -> d(loss)/d(logprob) of them.
             Called once for each chunk, so it must not need other chunks' logprobs.
     """
-    head = _Head(decoder, adapter, temperature)
+    head = Head(decoder, adapter, temperature)
     logp_P = torch.empty(len(pairs.row_P), dtype=torch.float32, device=hidden_TE.device)
     grad_TE = torch.zeros_like(hidden_TE)
-    for chunk in _chunks(pairs, decoder.vocab_size):
+    for chunk in chunks(pairs, decoder.vocab_size):
         h_NE = hidden_TE[chunk.rows_N]
         logits_NV = head.logits(h_NE)
-        logp, lse_N = _score(logits_NV, chunk, pairs.target_P)
+        logp, lse_N = score_chunk(logits_NV, chunk, pairs.target_P)
         logp_P[chunk.pairs] = logp
         slope_P = slope(logp, chunk.pairs)
         # d(loss)/d(logits) = sum over a row's pairs of slope * (onehot(target) - softmax)
