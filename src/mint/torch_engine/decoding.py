@@ -5,6 +5,7 @@ Shapes: T packed tokens, B sequences, E model width.
 
 import logging
 from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Row
 
 import numpy as np
 import torch
@@ -15,17 +16,19 @@ from mint.core.errors import Fault, MintError
 from mint.core.ids import OperationId
 from mint.core.operations import Failure, Sample, SampleResult
 from mint.engine.protocol import Outcome
-from mint.torch_engine.admission import Admission
+from mint.engine.turns import round_cost
+from mint.torch_engine.admission import Admission, SamplingFigures
 from mint.torch_engine.decoder import Decoder
-from mint.torch_engine.kv_attention import DecodePlan, Piece, PrefillPlan
+from mint.torch_engine.drawing import draw_first, draw_next
+from mint.torch_engine.kv_attention import DecodePlan
 from mint.torch_engine.kv_cache import KvCache, KvShape, Place
 from mint.torch_engine.lora import AdapterWeights
-from mint.torch_engine.prompt_scores import LOGITS_AT_ONCE
+from mint.torch_engine.prefilling import Stretch, next_stretches, prefill
+from mint.torch_engine.prefix_cache import PrefixCache
 from mint.torch_engine.sample_limits import checked_prompt, room_after
-from mint.torch_engine.sampler import Drawn, Draws, draw
-from mint.torch_engine.sequences import Prompt, Request, Sequence, seed_of, side_by_side
+from mint.torch_engine.sampler import Drawn
+from mint.torch_engine.sequences import Request, Sequence, seed_of, side_by_side
 from mint.torch_engine.stopping import StopRule
-from mint.torch_engine.uniforms import uniforms
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +54,14 @@ class Decoding:
         max_sequences: int,
         kv_tokens: int,
         prefill_tokens: int = PREFILL_TOKENS,
+        figures: SamplingFigures | None = None,
     ) -> None:
         """
         Args:
             max_sequences: how many may run at a time; others wait.
             kv_tokens: how many tokens of keys and values may be held.
             prefill_tokens: prompt tokens per round.
+            figures: where to count what happens; several may share one.
         """
         self._decoder = decoder
         self._tokenizer = tokenizer
@@ -70,11 +75,16 @@ class Decoding:
             device=decoder.device,
         )
         self._kv = KvCache(shape, kv_tokens)
-        self._admission = Admission(self._kv, max_sequences)
+        self._cache = PrefixCache(self._kv)
+        self._admission = Admission(
+            self._kv, self._cache, max_sequences, figures or SamplingFigures()
+        )
         self._requests: dict[OperationId, Request] = {}
         self._withdrawn: set[OperationId] = set()
         self._ended: list[Outcome] = []
         self._prefilled_last = False
+        self.round_tokens = 0.0
+        """What the last round computed, in forward tokens: its price among other work."""
 
     # ---------------------------------------------------------- asked from outside
 
@@ -86,16 +96,26 @@ class Decoding:
     @property
     def running(self) -> int:
         """Sequences admitted and not ended."""
-        return len(self._admission.fresh) + len(self._admission.running)
+        return self._admission.admitted
 
     @property
     def waiting(self) -> int:
-        """Sequences that have no room yet."""
-        return sum(request.unadmitted for request in self._admission.waiting)
+        """Sequences that have no room now."""
+        return self._admission.waiting
 
     @property
     def kv_bytes(self) -> int:
-        return self._kv.nbytes
+        """Keys and values, live and cached."""
+        return self._kv.nbytes + self._cache.nbytes
+
+    @property
+    def cached_tokens(self) -> int:
+        """Keys and values kept of what has ended."""
+        return self._cache.tokens
+
+    def forget_cached(self) -> None:
+        """Give up what is kept for later, since others need the memory."""
+        self._cache.clear()
 
     def add(
         self, operation_id: OperationId, sample: Sample, weights: AdapterWeights | None
@@ -107,7 +127,7 @@ class Decoding:
             self._ended.append(Outcome(operation_id, Failure(str(error), error.fault)))
             return
         self._requests[operation_id] = request
-        self._admission.waiting.append(request)
+        self._admission.add(request)
 
     def cancel(self, operation_id: OperationId) -> None:
         """End a request with the next round. Unknown ids are ignored."""
@@ -115,21 +135,22 @@ class Decoding:
 
     def round(self) -> list[Outcome]:
         """One slice: some prompt tokens, or one more token of every running sequence."""
+        self.round_tokens = 0.0
         self._drop_withdrawn()
         admission = self._admission
-        self._guarded(admission.admit, lambda: [admission.waiting[0]])
+        self._guarded(admission.admit, lambda: [admission.front])
         # In turns: a long prompt does not freeze those who run, nor the reverse.
-        prefill = admission.prefilling and not (admission.running and self._prefilled_last)
-        self._prefilled_last = bool(prefill)
+        to_fill = admission.prefilling or admission.resuming
+        fill = bool(to_fill) and not (admission.running and self._prefilled_last)
+        self._prefilled_last = fill
         with torch.no_grad():  # not inference_mode: rotary buffers a model updates serve training
-            if prefill:
-                pieces = self._next_pieces()
-                prompts = {prompt for prompt, _ in pieces}
-                users = [r for r in self._requests.values() if r.prompt in prompts]
-                self._guarded(lambda: self._prefill(pieces), lambda: users)
-            elif admission.running:
+            if fill:
+                self._fill()
+            else:
+                admission.grow()
                 users = [sequence.request for sequence in admission.running]
-                self._guarded(self._decode, lambda: users)
+                if users:
+                    self._guarded(self._decode, lambda: users)
             ready = [s for s in admission.fresh if s.prompt.last_hidden_E is not None]
             if ready:
                 self._guarded(lambda: self._begin(ready), lambda: [s.request for s in ready])
@@ -194,53 +215,38 @@ class Decoding:
 
     # --------------------------------------------------------------------- slices
 
-    def _next_pieces(self) -> list[tuple[Prompt, Piece]]:
-        """The next prompt tokens in order of arrival, then put together by adapter."""
-        pieces: list[tuple[Prompt, Piece]] = []
-        left = self._prefill_tokens
-        for prompt in self._admission.prefilling:
-            if not left:
-                break
-            assert prompt.place
-            start = prompt.place.used
-            stop = min(len(prompt.tokens), start + left)
-            left -= stop - start
-            pieces.append((prompt, Piece(prompt.place, start, stop)))
-        order = {id(prompt.weights): n for n, (prompt, _) in reversed([*enumerate(pieces)])}
-        return sorted(pieces, key=lambda item: order[id(item[0].weights)])
+    def _fill(self) -> None:
+        """Some tokens of prompts, and of sequences that were set back."""
+        stretches = next_stretches(self._admission, self._cache, self._prefill_tokens)
+        if stretches:
+            texts = {stretch.of for stretch in stretches}
+            users = [
+                request
+                for request in self._requests.values()
+                if request.prompt in texts or not texts.isdisjoint(request.sequences)
+            ]
+            self._guarded(lambda: self._prefill(stretches), lambda: users)
+        for sequence in self._admission.refilled():
+            self._guarded(
+                lambda s=sequence: self._admission.go_on(s), lambda s=sequence: [s.request]
+            )
 
-    def _prefill(self, pieces: list[tuple[Prompt, Piece]]) -> None:
-        spans = [np.arange(piece.start, piece.stop) for _, piece in pieces]
-        tokens = [prompt.tokens[span] for (prompt, _), span in zip(pieces, spans, strict=True)]
-        hidden_TE = self._decoder.hidden(
-            self._on_device(np.concatenate(tokens)),
-            self._on_device(np.concatenate(spans)),
-            PrefillPlan([piece for _, piece in pieces], self._decoder.device),
-            [(prompt.weights, len(span)) for (prompt, _), span in zip(pieces, spans, strict=True)],
-        )
-        at = 0
-        for prompt, piece in pieces:
-            mine_TE = hidden_TE[at : at + piece.stop - piece.start]
-            at += len(mine_TE)
-            piece.place.used = piece.stop
-            if prompt.scores:
-                prompt.scores.add(self._decoder, prompt.weights, mine_TE, piece.start)
-            if piece.stop == len(prompt.tokens):
-                prompt.last_hidden_E = mine_TE[-1].clone()  # not a view that keeps them all
-                prompt.scores = None
-                self._admission.prefilling.remove(prompt)
+    def _prefill(self, stretches: list[Stretch]) -> None:
+        for prompt in prefill(self._decoder, stretches):
+            self._admission.filled(prompt)
 
     def _begin(self, ready: list[Sequence]) -> None:
-        """Draw first tokens, from the prompt's last hidden state."""
+        """Draw first tokens."""
         ready = side_by_side(ready)
-        hidden = [s.prompt.last_hidden_E for s in ready]
         for sequence in ready:
             self._admission.start(sequence)
-        self._draw(torch.stack([h for h in hidden if h is not None]), ready)
+        for rows, drawn in draw_first(self._decoder, ready):
+            self._take(drawn, rows)
 
     def _decode(self) -> None:
         """One more token of every running sequence."""
         rows = side_by_side(self._admission.running)
+        self.round_tokens = round_cost(len(rows))
         places = self._make_room(rows)
         prompts = [s.prompt.place for s in rows if s.prompt.place]
         hidden_BE = self._decoder.hidden(
@@ -251,7 +257,8 @@ class Decoding:
         )
         for place in places:
             place.used += 1
-        self._draw(hidden_BE, rows)
+        for some, drawn in draw_next(self._decoder, hidden_BE, rows):
+            self._take(drawn, some)
 
     def _make_room(self, rows: list[Sequence]) -> list[Place]:
         """A place with room for one more token for every row."""
@@ -269,26 +276,7 @@ class Decoding:
                 sequence.place = place
         return [s.place for s in rows if s.place]
 
-    def _draw(self, hidden_BE: Tensor, rows: list[Sequence]) -> None:
-        """Draw the next token of every row; those that end with it leave."""
-        step = max(1, LOGITS_AT_ONCE // self._decoder.vocab_size)
-        device = self._decoder.device
-        if device.type == "mps":
-            device = torch.device("cpu")  # MPS has no float64, which drawing needs
-        for at in range(0, len(rows), step):
-            some = rows[at : at + step]
-            logits_BV = self._decoder.logits(
-                hidden_BE[at : at + step], [(s.prompt.weights, 1) for s in some]
-            )
-            numbers_B = uniforms(
-                np.array([s.stream for s in some], dtype=np.uint64),
-                np.array([len(s.tokens) for s in some], dtype=np.uint64),
-            )
-            draws = Draws.of([s.request.sample.params for s in some], numbers_B, device)
-            best = max(s.request.sample.topk_sample_logprobs for s in some)
-            self._take(draw(logits_BV.to(device), draws, best), some)
-
-    def _take(self, drawn: Drawn, rows: list[Sequence]) -> None:
+    def _take(self, drawn: Drawn, rows: Row[Sequence]) -> None:
         tokens, logprobs = drawn.tokens_N.tolist(), drawn.logprobs_N.tolist()
         finite = drawn.finite_N.tolist()
         best = [x.tolist() for x in drawn.topk] if drawn.topk else None
