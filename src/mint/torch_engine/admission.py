@@ -1,16 +1,41 @@
-"""Who may run: a queue of requests, in order of arrival, against sequences and KV tokens.
+"""Who may run: requests in order of arrival, against sequences and KV tokens.
 
 Holds every list of requests, prompts and sequences; computes nothing.
 """
 
+import itertools
 from collections import deque
+from collections.abc import Iterator
+from collections.abc import Sequence as Row
+from dataclasses import dataclass
 
 from mint.core.model_input import Tokens
 from mint.core.operations import Sample
-from mint.torch_engine.kv_cache import KvCache
+from mint.torch_engine.kv_cache import KvCache, place_length
 from mint.torch_engine.lora import AdapterWeights
+from mint.torch_engine.prefix_cache import BLOCK, PrefixCache
 from mint.torch_engine.prompt_scores import PromptScores
 from mint.torch_engine.sequences import Prompt, Request, Sequence
+
+FIRST_ROOM = 64
+"""Tokens a sequence finds room for when it joins; beyond them it asks again, for half as many more
+each time. Most requests leave max_tokens open or end long before it, so reserving their longest
+continuation would keep most of the room empty."""
+_SPARE = 16
+"""A sequence joins others only if one part in so many of the budget stays free: they will grow,
+and it would soon be set back."""
+
+
+@dataclass(eq=False)
+class SamplingFigures:
+    """What happened since the process began."""
+
+    prompt_tokens: int = 0
+    """Of all prompts that were let in."""
+    reused_tokens: int = 0
+    """Those of them that need not be computed: cached, or shared with another prompt."""
+    set_back: int = 0
+    """How often a sequence gave its room up, to be continued later."""
 
 
 class Admission:
@@ -18,72 +43,81 @@ class Admission:
 
     Strictly first come, first served: a request that does not fit holds up those behind it, so
     that a large one is never starved by small ones. It may enter sequence by sequence.
+
+    A sequence enters with room for a few tokens and grows. When there is none left, the youngest
+    is set back: it keeps its tokens, gives its room up, and enters again before all who never
+    ran. The oldest is never set back, so something always ends.
     """
 
-    def __init__(self, kv: KvCache, max_sequences: int) -> None:
+    def __init__(
+        self, kv: KvCache, cache: PrefixCache, max_sequences: int, figures: SamplingFigures
+    ) -> None:
         self._kv = kv
+        self._cache = cache
         self._max_sequences = max_sequences
+        self._figures = figures
+        self._arrivals = itertools.count()
         self._shared: dict[tuple[int, bytes], Prompt] = {}
-        self.waiting: deque[Request] = deque()
-        """Requests with sequences not admitted yet."""
+        self._placed: dict[Prompt, None] = {}
+        self._waiting: deque[Request] = deque()
+        """Requests with sequences that were never admitted."""
+        self._set_back: deque[Sequence] = deque()
+        """Oldest first; all of them older than those who were never admitted, and younger than
+        those who are."""
         self.prefilling: list[Prompt] = []
         """Prompts that have a place, but not all of their keys and values."""
         self.fresh: dict[Sequence, None] = {}
-        """Admitted sequences without a token, in order; also `running`, for those with some."""
+        """Admitted sequences without a token, in order."""
+        self.resuming: dict[Sequence, None] = {}
+        """Those that were set back, until their keys and values are there again."""
         self.running: dict[Sequence, None] = {}
+
+    # ------------------------------------------------------------------- asked
+
+    @property
+    def admitted(self) -> int:
+        return len(self.fresh) + len(self.resuming) + len(self.running)
+
+    @property
+    def waiting(self) -> int:
+        """Sequences that have no room now."""
+        return len(self._set_back) + sum(request.unadmitted for request in self._waiting)
+
+    @property
+    def front(self) -> Request:
+        """Whose turn it is to be admitted."""
+        return self._set_back[0].request if self._set_back else self._waiting[0]
+
+    def placed(self) -> Iterator[Prompt]:
+        """Prompts that have a place."""
+        return iter(self._placed)
+
+    # ---------------------------------------------------------------- requests
 
     def prompt(
         self, tokens: Tokens, weights: AdapterWeights | None, sample: Sample, seed: int
     ) -> Prompt:
         """The prompt of a new request: one that is here already where that will do."""
         scores = PromptScores(sample, tokens, seed) if PromptScores.wanted(sample) else None
-        new = Prompt(tokens, weights, scores)
+        new = Prompt(tokens, weights, self._cache.keys(weights, tokens), scores)
         found = self._shared.setdefault(new.key, new)
         prompt = new if scores else found
+        if prompt is not new:
+            self._figures.prompt_tokens += len(tokens)
+            self._figures.reused_tokens += len(tokens)
         prompt.requests += 1
         return prompt
 
-    def admit(self) -> None:
-        """Let in as many of the waiting sequences as fit now.
-
-        Whatever this raises (out of memory) is about the request in front: it has no new sequence,
-        and those before it are in.
-        """
-        while self.waiting:
-            request = self.waiting[0]
-            while request.unadmitted and self._fits_next(request):
-                sequence = request.next_sequence()
-                request.prompt.active += 1
-                self.fresh[sequence] = None
-            if request.unadmitted:
-                return
-            self.waiting.popleft()
-
-    def start(self, sequence: Sequence) -> None:
-        """It has its first token."""
-        del self.fresh[sequence]
-        self.running[sequence] = None
-
-    def leave(self, sequence: Sequence) -> None:
-        """Put a sequence's room back. Does nothing if it has left already."""
-        if sequence in self.fresh:
-            del self.fresh[sequence]
-        elif sequence in self.running:
-            del self.running[sequence]
-        else:
-            return
-        sequence.prompt.active -= 1
-        self._kv.release(sequence.request.suffix_tokens)
-        if sequence.place:
-            self._kv.give_back(sequence.place)
-            sequence.place = None
+    def add(self, request: Request) -> None:
+        request.arrival = next(self._arrivals)
+        self._waiting.append(request)
 
     def forget(self, request: Request) -> None:
         """A request has ended, in whatever way: everything only it held is free again."""
         for sequence in request.sequences:
             self.leave(sequence)
-        if request.unadmitted and request in self.waiting:
-            self.waiting.remove(request)
+        if request.unadmitted and request in self._waiting:
+            self._waiting.remove(request)
         prompt = request.prompt
         prompt.requests -= 1
         if not prompt.requests:
@@ -91,37 +125,160 @@ class Admission:
             if self._shared.get(prompt.key) is prompt:
                 del self._shared[prompt.key]
 
-    def _fits_next(self, request: Request) -> bool:
-        if len(self.fresh) + len(self.running) >= self._max_sequences:
+    # --------------------------------------------------------------- in and out
+
+    def admit(self) -> None:
+        """Let in as many of the waiting sequences as fit now.
+
+        Whatever this raises (out of memory) is about the request in front: it has no new sequence,
+        and those before it are in.
+        """
+        while self._set_back:
+            sequence = self._set_back[0]
+            room = self._first_room(sequence)
+            if not self._enters(sequence.prompt, room):
+                return
+            self._resume(sequence, room)
+        while self._waiting:
+            request = self._waiting[0]
+            room = min(FIRST_ROOM, request.suffix_tokens)
+            while request.unadmitted and self._enters(request.prompt, room):
+                sequence = request.next_sequence()
+                self._join(sequence, room)
+                self.fresh[sequence] = None
+            if request.unadmitted:
+                return
+            self._waiting.popleft()
+
+    def filled(self, prompt: Prompt) -> None:
+        """All its keys and values are there."""
+        self.prefilling.remove(prompt)
+
+    def note_reused(self, tokens: int) -> None:
+        """So many tokens of a prompt need not be computed."""
+        self._figures.reused_tokens += tokens
+
+    def start(self, sequence: Sequence) -> None:
+        """It has its first token."""
+        del self.fresh[sequence]
+        self.running[sequence] = None
+
+    def refilled(self) -> Row[Sequence]:
+        """Sequences that were set back and have all their keys and values again."""
+        return [s for s in self.resuming if s.prompt.is_filled and s.used == len(s.tokens) - 1]
+
+    def go_on(self, sequence: Sequence) -> None:
+        """It runs again."""
+        if sequence.place:
+            sequence.place = self._kv.as_suffix(sequence.place)
+        del self.resuming[sequence]
+        self.running[sequence] = None
+
+    def grow(self) -> None:
+        """Make room for one more token of every running sequence, the oldest first; the youngest
+        of all are set back where it lacks."""
+        full = [s for s in self.running if s.used == s.room]
+        for sequence in sorted(full, key=lambda s: s.age):
+            longer = min(place_length(sequence.room + 1), sequence.request.suffix_tokens)
+            while sequence in self.running:
+                if self._reserve(longer - sequence.room, sequence.prompt):
+                    sequence.room = longer
+                    break
+                self._set_back_youngest()
+
+    def leave(self, sequence: Sequence) -> None:
+        """Put a sequence's room back. Does nothing if it has left already."""
+        if sequence in self._set_back:
+            self._set_back.remove(sequence)
+            return
+        group = next((g for g in self._groups() if sequence in g), None)
+        if group is None:
+            return
+        del group[sequence]
+        sequence.prompt.active -= 1
+        self._kv.release(sequence.room)
+        sequence.room = 0
+        if sequence.place:
+            if sequence.used:
+                self._cache.put(self._keys(sequence), sequence.parts)
+            self._kv.give_back(sequence.place)
+            sequence.place = None
+
+    def _groups(self) -> tuple[dict[Sequence, None], ...]:
+        return self.fresh, self.resuming, self.running
+
+    def _set_back_youngest(self) -> None:
+        youngest = max(itertools.chain(*self._groups()), key=lambda s: s.age)
+        self.leave(youngest)
+        self._set_back.appendleft(youngest)
+        self._figures.set_back += 1
+
+    def _first_room(self, sequence: Sequence) -> int:
+        """Of a sequence that was set back: its tokens, and some more."""
+        tokens = max(0, len(sequence.tokens) - 1)
+        return min(tokens + FIRST_ROOM, sequence.request.suffix_tokens)
+
+    def _enters(self, prompt: Prompt, room: int) -> bool:
+        """Set room aside for one more sequence of a prompt, if there is some."""
+        if self.admitted >= self._max_sequences:
             return False
-        prompt = request.prompt
-        if prompt.place:
-            return self._reserve(request.suffix_tokens, prompt)
-        if not self._reserve(len(prompt.tokens) + request.suffix_tokens, prompt):
+        need = room + (0 if prompt.place else len(prompt.tokens))
+        spare = self._kv.tokens // _SPARE if self.admitted else 0
+        if not self._reserve(need + spare, prompt):
             return False
-        try:
-            prompt.place = self._kv.new_prompt(len(prompt.tokens))
-        except Exception:
-            self._kv.release(len(prompt.tokens) + request.suffix_tokens)
-            raise
-        self.prefilling.append(prompt)
+        self._kv.release(spare)
+        if not prompt.place:
+            try:
+                prompt.place = self._kv.new_prompt(len(prompt.tokens))
+            except Exception:
+                self._kv.release(need)
+                raise
+            self._figures.prompt_tokens += len(prompt.tokens)
+            self._placed[prompt] = None
+            self.prefilling.append(prompt)
         return True
 
+    def _resume(self, sequence: Sequence, room: int) -> None:
+        tokens = len(sequence.tokens) - 1
+        if tokens > 0:
+            try:
+                sequence.place = self._kv.new_prompt(tokens)
+            except Exception:
+                self._kv.release(room)
+                raise
+        self._set_back.popleft()
+        self._join(sequence, room)
+        group = self.resuming if sequence.tokens else self.fresh
+        group[sequence] = None
+
+    def _join(self, sequence: Sequence, room: int) -> None:
+        sequence.prompt.active += 1
+        sequence.room = room
+
+    # --------------------------------------------------------------------- room
+
     def _reserve(self, tokens: int, keep: Prompt) -> bool:
-        if self._kv.reserve(tokens):
+        if self._cache.reserve(tokens):
             return True
         # Prompts kept only for requests further back would otherwise block those in front.
-        for prompt in self._shared.values():
+        for prompt in list(self._placed):
             if not prompt.active and prompt is not keep:
                 self._put_back(prompt)
-        return self._kv.reserve(tokens)
+        return self._cache.reserve(tokens)
 
     def _put_back(self, prompt: Prompt) -> None:
-        """Give up a prompt's keys and values; admitting it again computes them again."""
+        """Give up a prompt's place; admitting it again computes what is not cached again."""
         if not prompt.place:
             return
         if prompt in self.prefilling:
             self.prefilling.remove(prompt)
-        self._kv.give_back(prompt.place)
+        del self._placed[prompt]
         self._kv.release(len(prompt.tokens))
+        self._cache.put(prompt.keys[: prompt.place.used // BLOCK], [(prompt.place, 0)])
+        self._kv.give_back(prompt.place)
         prompt.place = prompt.last_hidden_E = None
+
+    def _keys(self, sequence: Sequence) -> list[bytes]:
+        """The blocks of a prompt and of what follows it in the sequence's place."""
+        prompt = sequence.prompt
+        return self._cache.keys(prompt.weights, sequence.after_blocks(BLOCK), prompt.keys)

@@ -232,6 +232,7 @@ class Decoding:
             )
 
     def _prefill(self, stretches: list[Stretch]) -> None:
+        self.round_tokens = round_cost(0, prefilled=sum(len(s.tokens) for s in stretches))
         for prompt in prefill(self._decoder, stretches):
             self._admission.filled(prompt)
 

@@ -18,7 +18,6 @@ import logging
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
@@ -37,16 +36,6 @@ _BASE_MODEL = bytes(8)
 
 Key = bytes
 """Name of a block; it begins with the 8 bytes that stand for its weights."""
-
-
-@dataclass(eq=False)
-class PrefixFigures:
-    """How prompts were met, since the process began."""
-
-    asked: int = 0
-    """Tokens of all prompts that were let in."""
-    reused: int = 0
-    """Those of them that nobody had to compute: cached, or being computed for another prompt."""
 
 
 class PrefixCache:

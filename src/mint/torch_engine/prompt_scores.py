@@ -80,6 +80,12 @@ class PromptScores:
             return None
         return AltTokens(self._alt_ids, self._alt_logprobs)
 
+    @property
+    def first_hidden(self) -> int:
+        """The first prompt position whose hidden state is needed: the one before the first token
+        that anything is wanted of."""
+        return self._first() - 1
+
     def add(
         self, decoder: Decoder, weights: AdapterWeights | None, hidden_TE: Tensor, start: int
     ) -> None:
@@ -87,7 +93,7 @@ class PromptScores:
         are; the vocabulary of a few rows at a time."""
         rows = min(len(hidden_TE), len(self._prompt) - 1 - start)
         step = max(1, LOGITS_AT_ONCE // decoder.vocab_size)
-        for at in range(max(0, self._first() - 1 - start), rows, step):
+        for at in range(max(0, self.first_hidden - start), rows, step):
             stop = min(at + step, rows)
             logits_NV = decoder.logits(hidden_TE[at:stop], [(weights, stop - at)])
             self._score(logits_NV, start + at + 1)

@@ -28,6 +28,8 @@ class Prompt:
 
     tokens: Tokens
     weights: AdapterWeights | None
+    keys: list[bytes]
+    """Names of its whole blocks in the prefix cache."""
     scores: PromptScores | None = None
     """To be filled in by the prefill; a request that wants scores has a prompt of its own."""
     requests: int = 0
@@ -42,6 +44,17 @@ class Prompt:
     def key(self) -> tuple[int, bytes]:
         return id(self.weights), self.tokens.tobytes()
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether all its keys and values are there."""
+        return self.place is not None and self.place.used == len(self.tokens)
+
+    @property
+    def reusable(self) -> int:
+        """How many of its first tokens need no hidden states, only keys and values."""
+        last = len(self.tokens) - 1
+        return min(last, self.scores.first_hidden) if self.scores else last
+
 
 @dataclass(eq=False)
 class Request:
@@ -55,6 +68,8 @@ class Request:
     scores: PromptScores | None = None
     sequences: "list[Sequence]" = field(default_factory=list)
     """Those admitted so far, in order."""
+    arrival: int = -1
+    """Its number in the order of arrival, once it is in the queue."""
 
     @property
     def unadmitted(self) -> int:
@@ -105,11 +120,34 @@ class Sequence:
     topk_logprobs: list[list[float]] = field(default_factory=list)
     place: Place | None = None
     """Its own keys and values: those of all its tokens but the last."""
+    room: int = 0
+    """Tokens of keys and values set aside for it."""
     stop_reason: StopReason | None = None
 
     @property
     def prompt(self) -> Prompt:
         return self.request.prompt
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Less for those who came first."""
+        return self.request.arrival, self.number
+
+    @property
+    def used(self) -> int:
+        """Of its own tokens, those whose keys and values are there."""
+        return self.place.used if self.place else 0
+
+    @property
+    def parts(self) -> list[tuple[Place, int]]:
+        """Where prompt and continuation lie, each with the position of its first token."""
+        places = (self.prompt.place, 0), (self.place, len(self.prompt.tokens))
+        return [(place, first) for place, first in places if place]
+
+    def after_blocks(self, size: int) -> Tokens:
+        """The tokens whose keys and values are there, from the last whole block of the prompt on."""
+        rest = self.prompt.tokens[len(self.prompt.tokens) // size * size :]
+        return np.concatenate([rest, np.array(self.tokens[: self.used], dtype=np.int32)])
 
     @property
     def position(self) -> int:

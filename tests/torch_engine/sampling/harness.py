@@ -54,7 +54,7 @@ def request(prompt: Sequence[int] | np.ndarray, *, num_samples: int = 1, **asked
 
 
 def finish(decoding: Decoding) -> dict[str, SampleResult | Failure]:
-    """Rounds until nothing is left to do; afterwards no memory may be held."""
+    """Rounds until nothing is left to do; afterwards only cached prefixes may hold memory."""
     ended: dict[str, SampleResult | Failure] = {}
     rounds = 0
     while decoding.busy:
@@ -64,7 +64,9 @@ def finish(decoding: Decoding) -> dict[str, SampleResult | Failure]:
             assert outcome.operation_id not in ended
             assert isinstance(outcome.result, SampleResult | Failure)
             ended[outcome.operation_id] = outcome.result
-    assert (decoding.running, decoding.waiting, decoding.kv_bytes) == (0, 0, 0)
+    assert (decoding.running, decoding.waiting) == (0, 0)
+    assert decoding._kv.nbytes == 0
+    assert decoding._kv.reserved == decoding.cached_tokens
     return ended
 
 

@@ -332,6 +332,7 @@ def test_a_request_whose_memory_is_not_there_fails_alone_and_is_not_counted(
     assert "not enough memory" in failure.message
     assert isinstance(ended["before"], SampleResult)
     assert isinstance(ended["after"], SampleResult)
+    decoding.forget_cached()
     assert decoding._kv.reserved == 0
 
 
