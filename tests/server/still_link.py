@@ -16,6 +16,10 @@ CAPACITY = {
     "memory_bytes": 1000,
     "memory_limit_bytes": 4000,
     "busy_s": 1.5,
+    "cached_tokens": 320,
+    "prompt_tokens": 900,
+    "reused_prompt_tokens": 600,
+    "sequences_set_back": 5,
 }
 
 

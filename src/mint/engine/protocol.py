@@ -46,8 +46,16 @@ class Capacity:
     running_sequences: int
     """Sampled sequences being decoded."""
     waiting_sequences: int
-    """Accepted, but no room for their KV yet."""
+    """Accepted, but no room for their KV now."""
     max_sequences: int
+    cached_tokens: int
+    """Tokens whose KV is kept for prompts that begin as something that has ended."""
+    prompt_tokens: int
+    """Of all prompts let in since the engine was made; also the next two."""
+    reused_prompt_tokens: int
+    """Those of them whose KV was there already: cached, or shared with another prompt."""
+    sequences_set_back: int
+    """How often a sequence gave its room up to older ones, to be continued later."""
     loaded_models: tuple[str, ...]
     """Base models whose weights are in memory."""
     adapters: int

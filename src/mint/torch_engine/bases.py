@@ -13,6 +13,7 @@ from mint.core.lora import LoraSpec
 from mint.core.models import ServedModel
 from mint.engine.protocol import Doing, OnProgress, tell_nobody
 from mint.torch_engine import attention
+from mint.torch_engine.admission import SamplingFigures
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.decoding import Decoding
 from mint.torch_engine.lora import Layout, trained_bytes
@@ -56,6 +57,8 @@ class Bases:
         self._registry = ModelRegistry(settings.models, settings.on_demand, on_progress=on_progress)
         self._loaded: dict[Path, Base] = {}  # by folder: two names of one model share its weights
         self._served: dict[str, ServedModel] = {}
+        self.sampling = SamplingFigures()
+        """Of all base models together, those unloaded since included."""
         for name in self._registry.names():
             self.resolve(name)
         self.limit_bytes = settings.memory_limit_bytes or int(_ROOM * free_memory_bytes())
@@ -118,7 +121,12 @@ class Bases:
     def _make_room(
         self, what: str, need: int, held_bytes: int, instead: str, *, keep: Base | None = None
     ) -> None:
-        """Unload idle base models until `need` bytes are free. `keep`: one that has to stay."""
+        """Give up cached prefixes and unload idle base models until `need` bytes are free.
+        `keep`: one that has to stay."""
+        for base in self.loaded():
+            if self._used(held_bytes) + need <= self.limit_bytes:
+                return
+            base.decoding.forget_cached()
         for folder, base in list(self._loaded.items()):
             if self._used(held_bytes) + need <= self.limit_bytes:
                 return
@@ -150,6 +158,7 @@ class Bases:
             eos_ids=frozenset(eos_token_ids(files.folder)),
             max_sequences=settings.max_sequences,
             kv_tokens=settings.kv_tokens,
+            figures=self.sampling,
         )
         return Base(served.name, decoder, decoding)
 

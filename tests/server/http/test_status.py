@@ -93,6 +93,10 @@ def test_what_is_counted_on_the_servers_own_machine(house: House):
     assert seen["mint_engine_running_sequences",] == 3
     assert seen["mint_engine_loaded_model", "tiny"] == 1
     assert seen["mint_engine_busy_seconds_total",] == 1.5
+    assert seen["mint_engine_cached_tokens",] == 320
+    assert seen["mint_engine_prompt_tokens_total",] == 900
+    assert seen["mint_engine_reused_prompt_tokens_total",] == 600
+    assert seen["mint_engine_sequences_set_back_total",] == 5
     assert seen["mint_queue_depth",] == 1
     assert seen["mint_operations", "Sample", "pending"] == 1
     assert seen["mint_operations", "Sample", "failed"] >= 1

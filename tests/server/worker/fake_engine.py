@@ -90,6 +90,7 @@ class FakeEngine:
     def capacity(self) -> Capacity:
         return Capacity(
             running_sequences=len(self._work), waiting_sequences=0, max_sequences=8,
+            cached_tokens=0, prompt_tokens=0, reused_prompt_tokens=0, sequences_set_back=0,
             loaded_models=(), adapters=len(self._versions), memory_bytes=0, memory_limit_bytes=1,
         )  # fmt: skip
 

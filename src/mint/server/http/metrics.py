@@ -151,14 +151,22 @@ def _engine(figures: Figures) -> Iterator[Metric]:
     capacity = health.capacity or {}
     for name, about in (
         ("running_sequences", "Sequences being decoded."),
-        ("waiting_sequences", "Accepted sequences that have no room in the KV cache yet."),
+        ("waiting_sequences", "Accepted sequences that have no room in the KV cache now."),
         ("max_sequences", "Most sequences decoded side by side."),
+        ("cached_tokens", "Tokens whose KV is kept for prompts that begin alike."),
         ("adapters", "Adapters in memory."),
         ("memory_bytes", "Weights, adapters, optimizer state and KV cache, as accounted."),
         ("memory_limit_bytes", "What the engine may hold."),
     ):
         if name in capacity:
             yield _gauge(f"mint_engine_{name}", about, float(capacity[name]))
+    for name, about in (
+        ("prompt_tokens", "Tokens of prompts to be sampled from."),
+        ("reused_prompt_tokens", "Those of them whose KV was there already."),
+        ("sequences_set_back", "Times a sequence gave its room up to older ones."),
+    ):
+        if name in capacity:
+            yield CounterMetricFamily(f"mint_engine_{name}", about, value=float(capacity[name]))
     if "busy_s" in capacity:
         yield CounterMetricFamily(
             "mint_engine_busy_seconds", "Time spent computing, since the engine process started.",
