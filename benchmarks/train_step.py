@@ -1,213 +1,151 @@
-"""How long does one training pass take beside transformers with peft?
+"""How long does one training pass take beside transformers with peft, and is it the same gradient?
 
 The pass: forward and backward of `importance_sampling` over groups of answers to shared prompts,
-LoRA of rank 16 on all linears of attention and MLP, float32, the embedded 135M model. Once by the
-engine, called in this process; once by transformers with peft, right-padded batches, logits only
-where answers are, as a user would write it by hand. Both get the same weights, tokens and
-advantages, and their losses are compared before anything is timed.
+LoRA of rank 16 on all linears of attention and MLP. Once by the engine, called in this process;
+once by transformers with peft, right-padded batches, logits only where answers are, as a user would
+write it by hand. Both get the same weights, tokens and advantages.
 
-The figure is the ratio of medians, peft over engine: above 1, the engine is quicker. The two take
-turns within one run, so that a busy machine slows both; CPU seconds are steadier than wall
-seconds where other programs run.
+Sizes: 8 groups of 6 answers of 16 tokens to prompts of 20 to 28; --long 4 groups of 8, 128 tokens
+to prompts of 256; --unshared 48 prompts with one answer each, so that nothing is shared.
 
-    python benchmarks/train_step.py [--groups 8] [--answers 6] [--repeats 5] [--threads N]
+- ratio: medians, peft over engine: above 1, the engine is quicker. The two take turns within one
+  run. peft computes in micro-batches; those of --micro-batch are tried once each, and the
+  quickest is the rival.
+- gradient error: L2 of (engine - peft) over L2 of peft, all LoRA weights, float32, on the first two
+  groups, after one optimizer step (a new adapter's B is 0, and A's gradient with it).
+
+    python -m benchmarks.train_step [--long | --unshared] [--repeats 5] [--save]
 
 Prints a table, and a last line of JSON.
 """
 
 import argparse
-import json
-import random
-import statistics
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
-from torch import Tensor
 
-from mint.core.datum import Datum
-from mint.core.ids import ModelId, OperationId
-from mint.core.lora import LoraSpec
-from mint.core.model_input import ModelInput
-from mint.core.operations import CreateModel, ForwardBackward, Operation, PassResult, Result
-from mint.engine.protocol import Work
-from mint.torch_engine.engine import TorchEngine
-from mint.torch_engine.models.loader import load_module
-from mint.torch_engine.models.registry import ModelRegistry
-from mint.torch_engine.settings import EngineSettings
+from benchmarks import harness, ours, rivals
+from benchmarks.ours import Ours
+from benchmarks.workloads import Answer, random_answers
+from mint.core.ids import ModelId
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.machine import machine
-
-MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
-RANK = 16
-SAMPLED_LOGPROB = -12.0
-"""Of every token: about what the model gives a random one, so that ratios are near 1."""
-LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+ENGINE, PEFT = "engine", "transformers + peft"
+SIZES = {"short": (8, 6, 24, 16), "long": (4, 8, 256, 128), "unshared": (48, 1, 24, 16)}
+"""Groups, answers of each, tokens of a prompt, tokens of an answer."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """One datum: tokens of prompt and answer, and its advantage."""
-
-    tokens: list[int]
-    prompt_length: int
-    advantage: float
-
-
-def answers(groups: int, per_group: int, prompt: int, length: int) -> list[Answer]:
-    """Groups of answers to shared prompts, of random tokens; advantages of a group cancel."""
-    rng = random.Random(0)
-    made = []
-    for _ in range(groups):
-        question = [rng.randrange(100, 40_000) for _ in range(prompt + rng.randint(-4, 4))]
-        rewards = [rng.random() for _ in range(per_group)]
-        for reward in rewards:
-            tokens = question + [rng.randrange(100, 40_000) for _ in range(length)]
-            made.append(Answer(tokens, len(question), reward - statistics.fmean(rewards)))
-    return made
-
-
-class Ours:
-    """The engine behind its protocol, with one new adapter."""
-
-    def __init__(self, data: Sequence[Answer], scratch: Path, threads: int | None) -> None:
-        self._engine = TorchEngine(
-            EngineSettings(models=(MODEL,), on_demand=False, threads=threads, scratch=scratch)
-        )
-        self._model = ModelId("bench:train:0")
-        lora = LoraSpec(rank=RANK, seed=0, train_unembed=False)
-        self._run(CreateModel(model_id=self._model, base_model=MODEL, lora=lora))
-        self._data = tuple(datum(answer) for answer in data)
-
-    def __call__(self) -> float:
-        """One pass; its loss."""
-        result = self._run(
-            ForwardBackward(model_id=self._model, data=self._data, loss_fn="importance_sampling")
-        )
-        assert isinstance(result, PassResult)
-        return result.metrics["loss:sum"]
-
-    def _run(self, operation: Operation) -> Result:
-        self._engine.start(Work(OperationId("bench"), operation))
-        while True:
-            for outcome in self._engine.step():
-                assert not hasattr(outcome.result, "fault"), outcome.result
-                return outcome.result  # type: ignore[return-value]
+def arguments() -> argparse.Namespace:
+    parser = harness.arguments(__doc__)
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--long", action="store_true", help="4 groups of 8, 256 + 128 tokens")
+    sizes.add_argument("--unshared", action="store_true", help="48 prompts with one answer each")
+    parser.add_argument("--groups", type=int, help="prompts, in place of the size's")
+    parser.add_argument("--answers", type=int, help="per prompt, in place of the size's")
+    parser.add_argument("--prompt", type=int, help="tokens of a prompt, in place of the size's")
+    parser.add_argument("--length", type=int, help="tokens of an answer, in place of the size's")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--rank", type=int, default=16)
+    parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--micro-batch", type=int, nargs="+", default=[8, 16, 48], help="of peft")
+    args = parser.parse_args()
+    size = SIZES["long" if args.long else "unshared" if args.unshared else "short"]
+    for name, default in zip(("groups", "answers", "prompt", "length"), size, strict=True):
+        if getattr(args, name) is None:
+            setattr(args, name, default)
+    return args
 
 
-def datum(answer: Answer) -> Datum:
-    targets = np.asarray(answer.tokens[1:], dtype=np.int64)
-    answered = np.arange(len(targets)) >= answer.prompt_length - 1
-    return Datum(
-        ModelInput.from_ints(answer.tokens[:-1]),
-        {
-            "target_tokens": targets,
-            "logprobs": np.where(answered, SAMPLED_LOGPROB, 0.0).astype(np.float32),
-            "advantages": np.where(answered, answer.advantage, 0.0).astype(np.float32),
-        },
-    )
+class Pass:
+    """The same pass by both, from the same weights."""
+
+    def __init__(self, args: argparse.Namespace, engine: Ours, answers: Sequence[Answer]) -> None:
+        self._engine, self._answers = engine, answers
+        self._data = [ours.datum(answer) for answer in answers]
+        self._model_id: ModelId = engine.create(args.rank)
+        engine.learn(self._model_id, self._data[:2])
+        folder = engine.save(self._model_id)
+        self._peft = rivals.load_peft(args.model, rank=args.rank, dtype=args.dtype, adapter=folder)
+
+    def by_engine(self) -> float:
+        return ours.loss_of(self._engine.run(ours.policy_pass(self._model_id, self._data))[0])
+
+    def by_peft(self, micro_batch: int) -> float:
+        """Its loss. Gradients are cleared, which is not what takes time."""
+        passed = rivals.policy_pass(self._peft, rivals.rows(self._answers), micro_batch)
+        self._peft.zero_grad()
+        return passed.loss
+
+    def gradient_error(self, count: int) -> float:
+        """Of the first `count` answers."""
+        data, answers = self._data[:count], self._answers[:count]
+        mine = self._engine.gradient(ours.policy_pass(self._model_id, data))
+        rivals.policy_pass(self._peft, rivals.rows(answers), count)
+        theirs = rivals.gradient(self._peft)
+        self._peft.zero_grad()
+        return ours.relative_error(mine, theirs)
 
 
-class Peft:
-    """transformers and peft on padded micro-batches."""
-
-    def __init__(self, data: Sequence[Answer], micro_batch: int) -> None:
-        files = ModelRegistry((MODEL,), False).resolve(MODEL)
-        base = load_module(files, dtype="float32", device="cpu", attention="sdpa")
-        lora = LoraConfig(r=RANK, lora_alpha=32, target_modules=LINEARS)
-        self._model = get_peft_model(base, lora)
-        self._batches = [data[i : i + micro_batch] for i in range(0, len(data), micro_batch)]
-
-    def __call__(self) -> float:
-        """One pass; its loss. Gradients are cleared, which is not what takes time."""
-        total = 0.0
-        for batch in self._batches:
-            loss = self._loss(batch)
-            loss.backward()
-            total += loss.item()
-        self._model.zero_grad()
-        return total
-
-    def _loss(self, batch: Sequence[Answer]) -> Tensor:
-        width = max(len(answer.tokens) for answer in batch)
-        tokens = torch.zeros(len(batch), width, dtype=torch.long)
-        mask = torch.zeros_like(tokens)
-        advantages = torch.zeros(len(batch), width)
-        for row, answer in enumerate(batch):
-            n = len(answer.tokens)
-            tokens[row, :n] = torch.tensor(answer.tokens)
-            mask[row, :n] = 1
-            advantages[row, answer.prompt_length : n] = answer.advantage
-        first = min(answer.prompt_length for answer in batch)
-        logits = self._model(
-            input_ids=tokens, attention_mask=mask, use_cache=False, logits_to_keep=width - first + 1
-        ).logits[:, :-1]
-        logprobs = logits.log_softmax(-1).gather(-1, tokens[:, first:, None])[..., 0]
-        return -(torch.exp(logprobs - SAMPLED_LOGPROB) * advantages[:, first:]).sum()
-
-
-def timed(work: Callable[[], float]) -> tuple[float, float]:
-    """Wall and CPU seconds of one call."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    return time.perf_counter() - wall, time.process_time() - cpu
+def best_micro_batch(passes: Pass, sizes: Sequence[int]) -> tuple[int, dict[int, harness.Took]]:
+    """The one that takes least CPU time, and what each took."""
+    passes.by_peft(sizes[0])  # warms it up
+    took = {size: harness.timed(lambda size=size: passes.by_peft(size)) for size in sizes}
+    return min(took, key=lambda size: took[size].cpu_s), took
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--groups", type=int, default=8, help="prompts")
-    parser.add_argument("--answers", type=int, default=6, help="per prompt")
-    parser.add_argument("--prompt", type=int, default=24, help="tokens of a prompt, 4 more or less")
-    parser.add_argument("--length", type=int, default=16, help="tokens of an answer")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--micro-batch", type=int, default=16, help="of peft, in datums")
-    parser.add_argument("--threads", type=int, default=None)
-    args = parser.parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    before = machine()
-    data = answers(args.groups, args.answers, args.prompt, args.length)
-
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    told = harness.before(args)
+    vocabulary = rivals.vocabulary(args.model)
+    answers = random_answers(args.groups, args.answers, args.prompt, args.length, vocabulary)
     with tempfile.TemporaryDirectory() as scratch:
+        engine = Ours(args.model, Path(scratch), threads=args.threads, dtype=args.dtype)
+        passes = Pass(args, engine, answers)
+        error = passes.gradient_error(2 * args.answers)
+        micro_batch, tried = best_micro_batch(passes, args.micro_batch)
         systems: dict[str, Callable[[], float]] = {
-            "engine": Ours(data, Path(scratch), args.threads),
-            "transformers + peft": Peft(data, args.micro_batch),
+            ENGINE: passes.by_engine,
+            PEFT: lambda: passes.by_peft(micro_batch),
         }
-        losses = {name: system() for name, system in systems.items()}  # warms both up, too
-        ours, theirs = losses.values()
-        assert abs(ours - theirs) <= 1e-3 * abs(theirs), f"not the same work: {losses}"
-        times: dict[str, list[tuple[float, float]]] = {name: [] for name in systems}
-        for _ in range(args.repeats):
-            for name, system in systems.items():
-                times[name].append(timed(system))
+        losses = {name: system() for name, system in systems.items()}  # warms the engine up, too
+        check_same(losses, args.dtype)
+        median = {
+            name: harness.median(took)
+            for name, took in harness.in_turns(systems, args.repeats).items()
+        }
+    show(args, median, tried, losses, error, told)
 
-    median = {
-        name: tuple(statistics.median(column) for column in zip(*rows, strict=True))
-        for name, rows in times.items()
+
+def check_same(losses: dict[str, float], dtype: str) -> None:
+    mine, theirs = losses.values()
+    if dtype == "float32" and abs(mine - theirs) > 1e-3 * max(1.0, abs(theirs)):
+        raise SystemExit(f"not the same work: {losses}")
+
+
+def show(
+    args: argparse.Namespace,
+    median: dict[str, harness.Took],
+    tried: dict[int, harness.Took],
+    losses: dict[str, float],
+    error: float,
+    told: dict[str, object],
+) -> None:
+    rows = [[name, took.wall_s, took.cpu_s] for name, took in median.items()]
+    rows += [[f"peft, {n} at once, tried", took.wall_s, took.cpu_s] for n, took in tried.items()]
+    print(harness.table(["", "wall s", "CPU s"], rows))
+    ratios = harness.ratios(median[PEFT], median[ENGINE])
+    print(f"\nratio {ratios}; gradient error {error:.2g}")
+    figures = {
+        **ratios,
+        "gradient_error": float(f"{error:.3g}"),
+        "seconds": harness.seconds(median),
+        "micro_batches": harness.seconds({str(n): took for n, took in tried.items()}),
+        "loss": losses,
     }
-    print("| | wall s | CPU s |\n| --- | --- | --- |")
-    for name, (wall, cpu) in median.items():
-        print(f"| {name} | {wall:.2f} | {cpu:.2f} |")
-    (our_wall, our_cpu), (their_wall, their_cpu) = median.values()
-    print(f"| ratio | {their_wall / our_wall:.2f} | {their_cpu / our_cpu:.2f} |")
-    result = {
-        "benchmark": "train_step",
-        "ratio_wall": round(their_wall / our_wall, 3),
-        "ratio_cpu": round(their_cpu / our_cpu, 3),
-        "seconds": {name: [round(value, 3) for value in both] for name, both in median.items()},
-        "loss": {name: round(loss, 5) for name, loss in losses.items()},
-        "threads": torch.get_num_threads(),
-        "workload": vars(args),
-        "machine": before,
-    }
-    print(json.dumps(result))
+    name = harness.result_name("train_step", args, "long", "unshared")
+    harness.report(name, figures, told, save=args.save)
 
 
 if __name__ == "__main__":
