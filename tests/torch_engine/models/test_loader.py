@@ -3,6 +3,7 @@
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from mint.core.errors import ConfigError
 from mint.torch_engine.models.loader import load_module, load_tokenizer
@@ -48,3 +49,31 @@ def test_a_tokenizer_is_read_from_its_one_file(tmp_path):
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(ConfigError, match=r"tokenizer\.json does not exist"):
         load_tokenizer(tmp_path)
+
+
+def test_a_weight_of_another_shape_is_an_error(tmp_path):
+    folder = build_tiny(tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"] = weights["model.norm.weight"][:-1]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+    with pytest.raises(ConfigError, match=r"model\.norm\.weight missing or of another shape"):
+        load_module(ModelFiles("tiny", folder, "folder"), dtype="float32", device="cpu",
+                    attention="sdpa")  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_module_has_the_weights_and_buffers_that_transformers_loads(tmp_path, family, tied):
+    folder = build_tiny(tmp_path, family=family, tied=tied)
+
+    ours = load_module(
+        ModelFiles("tiny", folder, "folder"), dtype="float32", device="cpu", attention="sdpa"
+    )
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+    for kind in ("named_parameters", "named_buffers"):
+        mine, upstreams = dict(getattr(ours, kind)()), dict(getattr(theirs, kind)())
+        assert mine.keys() == upstreams.keys()
+        assert all(torch.equal(mine[name], upstreams[name]) for name in mine)
+    assert (ours.lm_head.weight is ours.model.embed_tokens.weight) == tied

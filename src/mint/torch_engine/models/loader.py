@@ -1,15 +1,16 @@
 """From a model's files to a module that computes, and its tokenizer."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
-from transformers.utils import logging
+from transformers.initialization import no_init_weights
 
 from mint.core.errors import ConfigError
-from mint.torch_engine.models.files import ModelFiles, check_whole
+from mint.torch_engine.models.files import ModelFiles, check_whole, weight_files
 from mint.torch_engine.models.support import check_supported
 
 __all__ = ["check_supported", "load_module", "load_tokenizer", "torch_dtype"]
@@ -48,24 +49,30 @@ def load_module(
     check_whole(files.folder)
     config = AutoConfig.from_pretrained(files.folder, local_files_only=True)
     check_supported(config, files.name)
-    bar = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # a bar per load would tear the server's log apart
-    try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            files.folder,
-            config=config,
-            dtype=torch_dtype(dtype) if isinstance(dtype, str) else dtype,
-            attn_implementation=attention,
-            use_safetensors=True,
-            local_files_only=True,
-            output_loading_info=True,  # makes it a pair
+    wanted = torch_dtype(dtype) if isinstance(dtype, str) else dtype
+    # Not by from_pretrained: its way over the meta device imports torch's compiler, 2 s of a start.
+    with no_init_weights():
+        module: PreTrainedModel = AutoModelForCausalLM.from_config(
+            config, dtype=wanted, attn_implementation=attention
         )
-    finally:
-        if bar:
-            logging.enable_progress_bar()
-    module, report = loaded
-    _check_complete(files, report)
-    return module.eval().requires_grad_(False).to(device)
+    weights = _read_weights(files.folder, wanted, device)
+    _check_shapes(files, module, weights)
+    module.load_state_dict(weights, strict=False, assign=True)
+    module.tie_weights()
+    _check_complete(files, module, weights)
+    return module.eval().requires_grad_(False).to(device)  # pyright: ignore[reportArgumentType]
+
+
+def _read_weights(
+    folder: Path, dtype: torch.dtype, device: str | torch.device
+) -> dict[str, Tensor]:
+    """The weights by name. On a CPU those of the right dtype stay in the file until they are used:
+    the file is mapped into memory."""
+    return {
+        name: weight.to(dtype) if weight.is_floating_point() else weight
+        for path in weight_files(folder)
+        for name, weight in load_file(path, device=str(device)).items()
+    }
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -80,9 +87,20 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer.from_file(str(path))
 
 
-def _check_complete(files: ModelFiles, report: dict[str, set]) -> None:
-    """transformers fills what is missing with random numbers and warns; here it is an error."""
-    wrong = [*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])]
+def _check_shapes(files: ModelFiles, module: PreTrainedModel, weights: dict[str, Tensor]) -> None:
+    wanted = {name: weight.shape for name, weight in module.state_dict().items()}
+    _refuse(files, [n for n, w in weights.items() if n in wanted and w.shape != wanted[n]])
+
+
+def _check_complete(files: ModelFiles, module: PreTrainedModel, weights: dict[str, Tensor]) -> None:
+    """What no file has given holds whatever was in memory; here it is an error. Tied weights are
+    given under one of their names."""
+    named = dict(module.named_parameters(remove_duplicate=False))
+    given = {id(parameter) for name, parameter in named.items() if name in weights}
+    _refuse(files, [name for name, parameter in named.items() if id(parameter) not in given])
+
+
+def _refuse(files: ModelFiles, wrong: list[str]) -> None:
     if wrong:
         shown = ", ".join(sorted(wrong)[:5])
         raise ConfigError(
