@@ -3,18 +3,20 @@
 Shapes: T packed tokens, E model width, N rows, V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from mint.torch_engine.adapter_rows import AdapterContext
+from mint.torch_engine.adapter_rows import Counts as Counts
 from mint.torch_engine.attention import AttentionPlan
 from mint.torch_engine.course import Course, Steering, steer
-from mint.torch_engine.lora import AdapterContext, AdapterWeights, LoraLinear, Target, wrap_linears
-
-Counts = Sequence[tuple[AdapterWeights | None, int]]
-"""(adapter, how many packed tokens in a row are its own); None is the bare base model."""
+from mint.torch_engine.frozen import FrozenMatrix
+from mint.torch_engine.linears import LoraLinear, wrap_linears
+from mint.torch_engine.lora import Target
 
 
 class Decoder:
@@ -27,7 +29,11 @@ class Decoder:
     def __init__(self, module: PreTrainedModel) -> None:
         """Takes `module` over: its linears are replaced. It must have been loaded with
         attn_implementation=attention.ATTENTION."""
-        self._context = AdapterContext()
+        embedding_VE = module.get_input_embeddings().weight
+        assert isinstance(embedding_VE, Tensor)
+        self.embedding_VE = embedding_VE
+        self.device, self.dtype = embedding_VE.device, embedding_VE.dtype
+        self._context = AdapterContext(self.device)
         self.targets: tuple[Target, ...] = wrap_linears(module, self._context)
         self._module = module.eval()
         for layer in module.base_model.layers:  # pyright: ignore
@@ -44,24 +50,27 @@ class Decoder:
         self.inner_width: int = config.intermediate_size
         self.head_dim: int = getattr(config, "head_dim", None) or self.width // self.heads
         self.max_context: int = config.max_position_embeddings
-        self.device = next(module.parameters()).device
-        self.dtype = next(module.parameters()).dtype
 
     @property
     def nbytes(self) -> int:
-        return sum(p.numel() * p.element_size() for p in self._module.parameters())
+        """Weights in every layout held, and copies of adapters that are batched."""
+        held = {t.data_ptr(): t.nbytes for t in self._module.parameters()}
+        matrices = 0
+        for linear in self._module.modules():
+            if isinstance(linear, LoraLinear):
+                matrices += linear.matrix.nbytes
+        tied = self.head_weight_VE.data_ptr() in held
+        shared = self.head_weight_VE.nbytes if tied else 0
+        return sum(held.values()) + matrices - shared + self._context.nbytes
+
+    @property
+    def head(self) -> FrozenMatrix:
+        """The head's own product, without adapters."""
+        return self._head.matrix
 
     @property
     def head_weight_VE(self) -> Tensor:
-        return self._head.weight
-
-    @property
-    def embedding_VE(self) -> Tensor:
-        return self._module.get_input_embeddings().weight  # pyright: ignore[reportReturnType]
-
-    @property
-    def head_bias_V(self) -> Tensor | None:
-        return self._head.bias
+        return self._head.matrix.plain
 
     @property
     def head_name(self) -> str:
@@ -82,8 +91,9 @@ class Decoder:
         """
         steering: dict[str, Any] = {}
         if course:
-            steering["mint_steering"] = Steering(course, lambda: self._context.rows(counts))
-        with self._context.rows(counts):
+            own = replace(course, tick=self._aside(course.tick))
+            steering["mint_steering"] = Steering(own, lambda: self._context.rows(counts))
+        with self._context.rows(counts, may_pause=course is not None):
             out = self._module.base_model(
                 input_ids=tokens_T.unsqueeze(0),
                 position_ids=positions_T.unsqueeze(0),
@@ -92,6 +102,13 @@ class Decoder:
                 **steering,
             )
         return out.last_hidden_state[0]
+
+    def _aside(self, tick: Callable[[float], None]) -> Callable[[float], None]:
+        def run(cost: float) -> None:
+            with self._context.aside():
+                tick(cost)
+
+        return run
 
     def logits(self, hidden_NE: Tensor, counts: Counts) -> Tensor:
         """Logits `[N, V]` of chosen rows, as float32 so that the softmax is taken in it; `counts`

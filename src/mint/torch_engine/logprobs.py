@@ -69,8 +69,7 @@ class Head:
     def __init__(
         self, decoder: Decoder, adapter: AdapterWeights | None, temperature: float
     ) -> None:
-        self._weight = decoder.head_weight_VE
-        self._bias = decoder.head_bias_V
+        self._matrix = decoder.head
         pair = adapter.pairs.get(decoder.head_name) if adapter else None
         self._pair = tuple(w.detach() for w in pair) if pair else None
         self._grads = tuple(w.grad for w in pair) if pair else None
@@ -79,10 +78,10 @@ class Head:
 
     def logits(self, h_NE: Tensor) -> Tensor:
         """float32 `[N, V]`, divided by the temperature."""
-        out = F.linear(h_NE, self._weight, self._bias).float()
+        out = self._matrix.product(h_NE).float()
         if self._pair:
             a_RE, b_VR = self._pair
-            out = torch.addmm(out, F.linear(h_NE.float(), a_RE), b_VR.t(), alpha=self._scale)
+            out.addmm_(F.linear(h_NE.float(), a_RE), b_VR.t(), alpha=self._scale)
         return out if self._temperature == 1 else out.div_(self._temperature)
 
     def backward(self, h_NE: Tensor, d_NV: Tensor) -> Tensor:
@@ -90,7 +89,7 @@ class Head:
         Overwrites `d_NV`."""
         if self._temperature != 1:
             d_NV.div_(self._temperature)
-        dh_NE = (d_NV.to(self._weight.dtype) @ self._weight).to(h_NE.dtype)
+        dh_NE = self._matrix.back(d_NV.to(self._matrix.dtype)).to(h_NE.dtype)
         if self._pair and self._grads:
             a_RE, b_VR = self._pair
             da_RE, db_VR = self._grads
@@ -110,16 +109,29 @@ def score_chunk(logits_NV: Tensor, chunk: Chunk, target_P: Tensor) -> tuple[Tens
     return logits_NV[chunk.local, target_P[chunk.pairs]] - lse_N[chunk.local], lse_N
 
 
+def never(_: float) -> None: ...
+
+
 @torch.no_grad()
 def score(
-    decoder: Decoder, adapter: TrainedAdapter, hidden_TE: Tensor, pairs: Pairs, temperature: float
+    decoder: Decoder,
+    adapter: TrainedAdapter,
+    hidden_TE: Tensor,
+    pairs: Pairs,
+    temperature: float,
+    tick: Callable[[float], None] = never,
 ) -> Tensor:
-    """Logprobs `[P]` in nats, float32, without gradient."""
+    """Logprobs `[P]` in nats, float32, without gradient.
+
+    Args:
+        tick: called after each chunk with the head's work in it, in rows computed forwards.
+    """
     head = Head(decoder, adapter, temperature)
     logp_P = torch.empty(len(pairs.row_P), dtype=torch.float32, device=hidden_TE.device)
     for chunk in chunks(pairs, decoder.vocab_size):
         logits = head.logits(hidden_TE[chunk.rows_N])
         logp_P[chunk.pairs] = score_chunk(logits, chunk, pairs.target_P)[0]
+        tick(len(chunk.rows_N))
     return logp_P
 
 
@@ -131,25 +143,43 @@ def score_and_differentiate(
     pairs: Pairs,
     temperature: float,
     slope: Callable[[Tensor, Tensor], Tensor],
+    *,
+    active_P: Tensor,
+    tick: Callable[[float], None] = never,
 ) -> tuple[Tensor, Tensor]:
     """Logprobs `[P]` and d(loss)/d(hidden) `[T, E]`; the head's adapter gets its gradient added.
 
+    Each row goes through the head once: with gradient if any of its pairs is active.
+
     Args:
-        slope: (logprobs of some pairs, their indices into `pairs`) -> d(loss)/d(logprob) of them.
-            Called once for each chunk, so it must not need other chunks' logprobs.
+        slope: (logprobs of some active pairs, their indices into `pairs`) -> d(loss)/d(logprob) of
+            them. Called once for each chunk, so it must not need other chunks' logprobs.
+        active_P: bool, which pairs have a slope; that of the others is 0.
+        tick: as in `score`.
     """
-    head = Head(decoder, adapter, temperature)
-    logp_P = torch.empty(len(pairs.row_P), dtype=torch.float32, device=hidden_TE.device)
     grad_TE = torch.zeros_like(hidden_TE)
-    for chunk in chunks(pairs, decoder.vocab_size):
+    logp_P = torch.empty(len(pairs.row_P), dtype=torch.float32, device=hidden_TE.device)
+    with_gradient_T = torch.zeros(len(hidden_TE), dtype=torch.bool, device=hidden_TE.device)
+    with_gradient_T[pairs.row_P[active_P]] = True
+    with_gradient_P = with_gradient_T[pairs.row_P]
+    idle = (~with_gradient_P).nonzero()[:, 0]
+    logp_P[idle] = score(decoder, adapter, hidden_TE, pairs.of(idle), temperature, tick)
+    head = Head(decoder, adapter, temperature)
+    chosen = with_gradient_P.nonzero()[:, 0]
+    some = pairs.of(chosen)
+    for chunk in chunks(some, decoder.vocab_size):
         h_NE = hidden_TE[chunk.rows_N]
         logits_NV = head.logits(h_NE)
-        logp, lse_N = score_chunk(logits_NV, chunk, pairs.target_P)
-        logp_P[chunk.pairs] = logp
-        slope_P = slope(logp, chunk.pairs)
+        logp, lse_N = score_chunk(logits_NV, chunk, some.target_P)
+        which = chosen[chunk.pairs]
+        logp_P[which] = logp
+        on = active_P[which]
+        slope_P = torch.zeros_like(logp)
+        slope_P[on] = slope(logp[on], which[on])
         # d(loss)/d(logits) = sum over a row's pairs of slope * (onehot(target) - softmax)
         total_N = torch.zeros_like(lse_N).index_add_(0, chunk.local, slope_P)
         d_NV = logits_NV.sub_(lse_N[:, None]).exp_().mul_(-total_N[:, None])
-        d_NV.index_put_((chunk.local, pairs.target_P[chunk.pairs]), slope_P, accumulate=True)
+        d_NV.index_put_((chunk.local, some.target_P[chunk.pairs]), slope_P, accumulate=True)
         grad_TE[chunk.rows_N] = head.backward(h_NE, d_NV)
+        tick(2 * len(chunk.rows_N))
     return logp_P, grad_TE

@@ -1,22 +1,20 @@
-"""LoRA adapters: their memory, and the linears that add them to a frozen base.
+"""LoRA adapters: their memory.
 
 An adapter is one flat float32 buffer. A of every target comes first, then B of every target, each
 a view `[R, in]` or `[out, R]`. So pinning a version is one copy, an optimizer step one fused pass,
 and a checkpoint a set of views.
 
-Shapes: T packed tokens, R rank.
+Shapes: R rank.
 """
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from mint.core.lora import LoraSpec
 
@@ -56,16 +54,22 @@ class Layout:
         """Number of values."""
         return sum((t.in_features + t.out_features) * self.spec.rank for t in self.targets)
 
+    @cached_property
+    def a_size(self) -> int:
+        """Number of values of all A together: where the first B begins."""
+        return sum(t.in_features for t in self.targets) * self.spec.rank
+
     def views(self, flat: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-        """Each target's (A `[R, in]`, B `[out, R]`) as views of `flat`."""
-        rank, at = self.spec.rank, 0
+        """Each target's (A `[R, in]`, B `[out, R]`) as views of the last axis of `flat`; leading
+        axes stay in front."""
+        lead, rank, at = flat.shape[:-1], self.spec.rank, 0
         a: dict[str, Tensor] = {}
         b: dict[str, Tensor] = {}
         for t in self.targets:
-            a[t.name] = flat[at : at + rank * t.in_features].view(rank, t.in_features)
+            a[t.name] = flat[..., at : at + rank * t.in_features].view(*lead, rank, t.in_features)
             at += rank * t.in_features
         for t in self.targets:
-            b[t.name] = flat[at : at + t.out_features * rank].view(t.out_features, rank)
+            b[t.name] = flat[..., at : at + t.out_features * rank].view(*lead, t.out_features, rank)
             at += t.out_features * rank
         return {name: (a[name], b[name]) for name in a}
 
@@ -131,98 +135,3 @@ def initial_weights(layout: Layout, *, model_id: str, device: torch.device | str
         bound = 1 / math.sqrt(a.shape[1])
         a.uniform_(-bound, bound, generator=generator)
     return flat.to(device)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A run of packed tokens that one adapter (or none: the base model) applies to."""
-
-    start: int
-    stop: int
-    adapter: AdapterWeights | None
-
-
-class AdapterContext:
-    """Which adapter applies to which rows of the forward pass now running."""
-
-    def __init__(self) -> None:
-        self._rows: tuple[Rows, ...] = ()
-
-    @contextmanager
-    def rows(self, counts: Sequence[tuple[AdapterWeights | None, int]]) -> Iterator[None]:
-        """Inside, packed tokens belong to these adapters: (adapter, how many), in order."""
-        before, at = self._rows, 0
-        runs: list[Rows] = []
-        for adapter, count in counts:
-            if runs and runs[-1].adapter is adapter:
-                runs[-1] = Rows(runs[-1].start, at + count, adapter)
-            else:
-                runs.append(Rows(at, at + count, adapter))
-            at += count
-        self._rows = tuple(r for r in runs if r.adapter is not None)
-        try:
-            yield
-        finally:
-            self._rows = before
-
-    def add(self, name: str, x_TI: Tensor, y_TO: Tensor) -> Tensor:
-        """y + scale * (x A^T) B^T on every row whose adapter extends this linear."""
-        for run in self._rows:
-            assert run.adapter is not None
-            pair = run.adapter.pairs.get(name)
-            if pair is None:
-                continue
-            a_RI, b_OR = pair
-            scale = run.adapter.layout.scale
-            if run.start == 0 and run.stop == x_TI.shape[0]:
-                u_TR = F.linear(x_TI.to(a_RI.dtype), a_RI)
-                return _plus(y_TO, u_TR, b_OR, scale)
-            rows = slice(run.start, run.stop)
-            u_TR = F.linear(x_TI[rows].to(a_RI.dtype), a_RI)
-            if torch.is_grad_enabled():
-                y_TO = torch.cat(
-                    [y_TO[: run.start], _plus(y_TO[rows], u_TR, b_OR, scale), y_TO[run.stop :]]
-                )
-            else:
-                y_TO[rows] = _plus(y_TO[rows], u_TR, b_OR, scale)
-        return y_TO
-
-
-def _plus(y_TO: Tensor, u_TR: Tensor, b_OR: Tensor, scale: float) -> Tensor:
-    if y_TO.dtype == u_TR.dtype:
-        return torch.addmm(y_TO, u_TR, b_OR.t(), alpha=scale)
-    return y_TO + (scale * F.linear(u_TR, b_OR)).to(y_TO.dtype)
-
-
-class LoraLinear(nn.Module):
-    """A frozen linear plus the adapters of the rows at hand. Input is flattened to 2-D first:
-    a frozen weight with a non-contiguous 3-D input makes the kernels copy the weight per row."""
-
-    def __init__(self, base: nn.Linear, name: str, context: AdapterContext) -> None:
-        super().__init__()
-        self.weight = base.weight
-        self.bias = base.bias
-        self.name = name
-        self._context = context
-
-    @property
-    def target(self) -> Target:
-        out_features, in_features = self.weight.shape
-        return Target(self.name, in_features, out_features)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x_TI = x.reshape(-1, x.shape[-1])
-        y_TO = F.linear(x_TI, self.weight, self.bias)
-        return self._context.add(self.name, x_TI, y_TO).view(*x.shape[:-1], -1)
-
-
-def wrap_linears(module: nn.Module, context: AdapterContext) -> tuple[Target, ...]:
-    """Replace every linear of a decoder by a LoraLinear, in place; returns them as targets."""
-    found = [(n, m) for n, m in module.named_modules() if isinstance(m, nn.Linear)]
-    targets = []
-    for name, linear in found:
-        parent_name, _, leaf = name.rpartition(".")
-        wrapped = LoraLinear(linear, name, context)
-        setattr(module.get_submodule(parent_name), leaf, wrapped)
-        targets.append(wrapped.target)
-    return tuple(targets)
