@@ -90,56 +90,59 @@ async def _caller(who: Who) -> Owner:
     return who.owner
 
 
-def _sdk(request: Request) -> SdkVersion | None:
+# Coroutines though they wait for nothing: plain functions would each be run in a thread.
+
+
+async def _sdk(request: Request) -> SdkVersion | None:
     """Which SDK is calling; None: something else."""
     return sdk_version(request.headers.get("user-agent"))
 
 
-def _catalog(request: Request) -> ModelCatalog:
+async def _catalog(request: Request) -> ModelCatalog:
     return services(request).catalog
 
 
-def _sessions(request: Request) -> SessionService:
+async def _sessions(request: Request) -> SessionService:
     return services(request).sessions
 
 
-def _training(request: Request) -> TrainingService:
+async def _training(request: Request) -> TrainingService:
     return services(request).training
 
 
-def _weights(request: Request) -> WeightService:
+async def _weights(request: Request) -> WeightService:
     return services(request).weights
 
 
-def _sampling(request: Request) -> SamplingService:
+async def _sampling(request: Request) -> SamplingService:
     return services(request).sampling
 
 
-def _futures(request: Request) -> FutureService:
+async def _futures(request: Request) -> FutureService:
     return services(request).futures
 
 
-def _checkpoints(request: Request) -> CheckpointService:
+async def _checkpoints(request: Request) -> CheckpointService:
     return services(request).checkpoints
 
 
-def _transfer(request: Request) -> TransferService:
+async def _transfer(request: Request) -> TransferService:
     return services(request).transfer
 
 
-def _copies(request: Request) -> CopyService:
+async def _copies(request: Request) -> CopyService:
     return services(request).copies
 
 
-def _downloads(request: Request) -> DownloadService:
+async def _downloads(request: Request) -> DownloadService:
     return services(request).downloads
 
 
-def _usage(request: Request) -> UsageService:
+async def _usage(request: Request) -> UsageService:
     return services(request).usage
 
 
-def _status(request: Request) -> StatusService:
+async def _status(request: Request) -> StatusService:
     return services(request).status
 
 
