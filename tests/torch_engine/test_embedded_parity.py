@@ -13,10 +13,12 @@ from mint.core.ids import ModelId, OperationId, SamplerId
 from mint.core.model_input import ModelInput
 from mint.core.operations import ForwardBackward, Sample, SampleResult
 from mint.core.sampling import SamplingParams
+from mint.torch_engine.budget import Budget
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.decoding import Decoding
 from mint.torch_engine.models.files import ModelFiles, eos_token_ids
 from mint.torch_engine.models.loader import load_tokenizer
+from mint.torch_engine.shared_batch import run_batch
 from mint.torch_engine.training import TrainingPass
 
 QUESTIONS = ("Question: What is 57 + 23?\nAnswer:", "The capital of France is")
@@ -73,7 +75,8 @@ def test_sampler_and_trainer_agree(decoder, tokenizer, embedded_model, temperatu
             loss_fn_config={"temperature": temperature},
         )  # fmt: skip
         training = TrainingPass(decoder, adapter, forward)
-        training.run_slice()
+        budget = Budget(memory=10_000, batch=10_000)
+        assert not run_batch(decoder, [training], budget, lambda _: None)
         for logp, sequence in zip(training.result().logprobs, result.sequences, strict=True):
             gaps.append(np.abs(logp[len(prompt) - 1 :] - sequence.logprobs).max())
     assert len(gaps) == 6

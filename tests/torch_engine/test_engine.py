@@ -34,7 +34,7 @@ from mint.core.operations import (
 from mint.core.optim import AdamParams
 from mint.core.sampling import SamplingParams, Stop
 from mint.engine.protocol import Doing, Work
-from mint.torch_engine import samplers, training
+from mint.torch_engine import samplers
 from mint.torch_engine.engine import TorchEngine
 from mint.torch_engine.models.tiny import build_tiny
 from mint.torch_engine.settings import EngineSettings
@@ -312,8 +312,7 @@ def test_an_overflowing_gradient_leaves_the_weights_alone(bench):
     assert bench.train(model)[0] > 0  # and training goes on
 
 
-def test_a_long_pass_lets_samples_through(bench, monkeypatch):
-    monkeypatch.setattr(training, "token_budget", lambda _: 1)
+def test_a_long_pass_lets_samples_through(bench):
     model = bench.create("m")
     long_pass = bench.start(passes(model, data=(datum(),) * 1 + tuple(
         datum(bytes([65 + n]) * 30) for n in range(40)

@@ -12,6 +12,8 @@ from mint.core.losses import LOSSES
 from mint.core.model_input import ModelInput
 from mint.core.operations import ForwardBackward
 from mint.torch_engine import logprobs
+from mint.torch_engine.budget import Budget
+from mint.torch_engine.shared_batch import run_batch
 from mint.torch_engine.training import TrainingPass
 
 
@@ -25,9 +27,10 @@ def run_pass(tiny, adapter, data, name, config=None, *, budget=None, forward_onl
 
 
 def continue_pass(tiny, adapter, operation, budget=None):
-    training = TrainingPass(tiny.decoder, adapter, operation, budget=budget)
+    training = TrainingPass(tiny.decoder, adapter, operation)
+    tokens = Budget(memory=10_000, batch=budget or 10_000)
     while not training.done:
-        training.run_slice()
+        assert not run_batch(tiny.decoder, [training], tokens, lambda _: None)
     return training.result()
 
 

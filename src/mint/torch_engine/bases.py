@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import torch
 from tokenizers import Tokenizer
 
 from mint.core.errors import CapacityError
@@ -21,6 +22,7 @@ from mint.torch_engine.models.files import ModelFiles, eos_token_ids
 from mint.torch_engine.models.loader import load_module, load_tokenizer, torch_dtype
 from mint.torch_engine.models.registry import ModelRegistry
 from mint.torch_engine.settings import EngineSettings
+from mint.torch_engine.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class Base:
     name: str
     decoder: Decoder
     decoding: Decoding
+    trainer: Trainer
     users: int = 0
     """Models in training on it."""
 
@@ -118,6 +121,13 @@ class Bases:
             need, held_bytes, "a lower rank", keep=base,
         )  # fmt: skip
 
+    def free_bytes(self, held_bytes: int) -> int:
+        """What is left below the memory limit, and on a GPU also free there."""
+        free = max(0, self.limit_bytes - self._used(held_bytes))
+        if self._settings.device.startswith("cuda"):
+            free = min(free, torch.cuda.mem_get_info(self._settings.device)[0])
+        return free
+
     def _make_room(
         self, what: str, need: int, held_bytes: int, instead: str, *, keep: Base | None = None
     ) -> None:
@@ -160,7 +170,7 @@ class Bases:
             kv_tokens=settings.kv_tokens,
             figures=self.sampling,
         )
-        return Base(served.name, decoder, decoding)
+        return Base(served.name, decoder, decoding, Trainer(decoder))
 
 
 def free_memory_bytes() -> int:

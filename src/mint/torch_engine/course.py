@@ -12,11 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+BACKWARD_COST = 1.4
+"""Of a layer, in forwards of it: no gradients of base weights are taken (on one core of the measured
+CPU a token takes 3.7 ms in a forward of 48 and 9 ms in a training pass)."""
+
 Scope = Callable[[], AbstractContextManager[None]]
 """Puts the adapters of a pass's rows in force, for a layer that is computed again."""
 
 
-def _never() -> None: ...
+def _never(_: float) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +30,9 @@ class Course:
     recompute: bool = False
     """Keep each layer's input only and compute the layer again in the backward: a third more
     time, and the memory of one layer in place of all."""
-    tick: Callable[[], None] = _never
-    """Called after each layer, in the forward and again in the backward. It may block."""
+    tick: Callable[[float], None] = _never
+    """Called after each layer, in the forward and again in the backward, with what it has cost in
+    forwards of a layer. It may block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +47,13 @@ class _TickBackwards(torch.autograd.Function):
     """The identity; calls `tick` when the gradient comes by."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, tick: Callable[[], None]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, tick: Callable[[float], None]) -> Tensor:
         ctx.tick = tick
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        ctx.tick()
+        ctx.tick(BACKWARD_COST)
         return grads[0], None
 
 
@@ -70,7 +75,7 @@ def steer(layer: nn.Module) -> None:
         else:
             out_1TE = plain(hidden_1TE, *args, **kwargs)
         assert isinstance(out_1TE, Tensor)
-        course.tick()
+        course.tick(1.0)
         return _TickBackwards.apply(out_1TE, course.tick)  # pyright: ignore[reportReturnType]
 
     layer.forward = forward

@@ -1,20 +1,22 @@
 """TorchEngine: the Engine protocol over one device.
 
-Work is cut into slices, and `step` runs one: a decode round of a base model, a micro-batch of a
-training pass, or one weight operation. Sources of slices take turns, so a long pass does not
-freeze sampling, nor sampling a pass.
+Work is cut into turns, and `step` runs one: a decode round of a base model, a stretch of the
+training passes that wait on it, or one weight operation. mint.engine.turns says whose turn it is, so
+that a long pass does not freeze sampling, nor sampling a pass.
 """
 
 import logging
 import shutil
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
 
+from mint.core.checkpoints import CheckpointRef
 from mint.core.errors import Fault, MintError, NotFoundError, UserError
 from mint.core.ids import ModelId, OperationId
 from mint.core.models import ServedModel
@@ -30,18 +32,23 @@ from mint.core.operations import (
     LoadWeights,
     ModelReady,
     OptimStep,
+    PassResult,
     PinSampler,
     ReleaseSampler,
     ResolveModel,
     Result,
     Sample,
+    SampleResult,
     SaveWeights,
     UnloadModel,
 )
 from mint.engine.protocol import Capacity, OnProgress, Outcome, Work, tell_nobody
+from mint.engine.turns import DECODE_ROWS, Source, Turns, allowance
 from mint.torch_engine import checkpoint
 from mint.torch_engine.adapter_import import import_adapter
-from mint.torch_engine.bases import Bases
+from mint.torch_engine.bases import Base, Bases
+from mint.torch_engine.budget import Budget, budget
+from mint.torch_engine.provenance import Origin, Provenance
 from mint.torch_engine.samplers import SamplerShelf
 from mint.torch_engine.settings import EngineSettings
 from mint.torch_engine.trained import TrainedModel
@@ -51,12 +58,19 @@ logger = logging.getLogger(__name__)
 
 _SHELF_SHARE = 0.25
 """Share of the memory limit that samplers' weights may take before the oldest leave memory."""
+_ALONE_TOKENS = 512
+"""Forward tokens of a training turn while nobody samples: about two seconds for a model of 135 M
+parameters on one core, after which new work is looked at."""
+
+Turn = Callable[[], tuple[float, list[Outcome]]]
+"""Runs one turn: (its cost in forward tokens, what ended with it)."""
 
 
 @dataclass(eq=False)
 class _Lane:
     """The operations of one model, in order of arrival, and the pass under way."""
 
+    model_id: ModelId
     queue: deque[Work] = field(default_factory=deque)
     passing: TrainingPass | None = None
 
@@ -76,7 +90,10 @@ class TorchEngine:
         self._models: dict[ModelId, TrainedModel] = {}
         self._lanes: dict[ModelId, _Lane] = {}
         self._loose: deque[Work] = deque()
-        self._turn = 0
+        self._turns = Turns()
+        self._provenance = Provenance()
+        self._drawing: dict[OperationId, Origin] = {}
+        self._pinned_from: dict[str, ModelId] = {}
         self._cancelled: set[OperationId] = set()
         self._cancel_lock = threading.Lock()
 
@@ -90,7 +107,7 @@ class TorchEngine:
         if model_id is None:
             self._loose.append(work)
         else:
-            self._lanes.setdefault(model_id, _Lane()).queue.append(work)
+            self._lanes.setdefault(model_id, _Lane(model_id)).queue.append(work)
 
     def cancel(self, operation_id: OperationId) -> None:
         with self._cancel_lock:
@@ -106,10 +123,12 @@ class TorchEngine:
 
     def step(self) -> list[Outcome]:
         outcomes = self._admit()
-        sources = self._sources()
-        if sources:
-            self._turn += 1
-            outcomes += sources[self._turn % len(sources)]()
+        waiting = self._waiting()
+        if waiting:
+            source = self._turns.next(waiting)
+            cost, ended = waiting[source]()
+            self._turns = self._turns.charged(source, cost)
+            outcomes += ended
         return outcomes
 
     def capacity(self) -> Capacity:
@@ -129,20 +148,118 @@ class TorchEngine:
         )
 
     def close(self) -> None:
+        for base in self._bases.loaded():
+            base.trainer.close()
         self._models.clear()
         self._lanes.clear()
 
-    # ------------------------------------------------------------ slices
+    # ------------------------------------------------------------ turns
 
-    def _sources(self) -> list[Callable[[], list[Outcome]]]:
-        """Whoever has a slice to run now."""
-        lanes = [
-            lambda model_id=model_id, lane=lane: self._advance(model_id, lane)
-            for model_id, lane in self._lanes.items()
-            if lane.queue
-        ]
-        rounds = [base.decoding.round for base in self._bases.loaded() if base.decoding.busy]
-        return [*lanes, *rounds]
+    def _waiting(self) -> dict[Source, Turn]:
+        """Whoever has work now. Sampling comes first among equals."""
+        waiting: dict[Source, Turn] = {}
+        for base in self._bases.loaded():
+            if base.decoding.busy:
+                waiting[self._sampling(base)] = lambda base=base: self._round(base)
+        passing, others = self._by_need()
+        for base, lanes in passing.items():
+            waiting[self._training(base)] = lambda base=base, lanes=lanes: self._train(base, lanes)
+        if others:
+            source = Source("weights", self._settings.training_share)
+            waiting[source] = lambda: self._advance(others[0])
+        return waiting
+
+    def _by_need(self) -> tuple[dict[Base, list[_Lane]], list[_Lane]]:
+        """(lanes with a pass in front, by base model, which are advanced together; the others)."""
+        passing: dict[Base, list[_Lane]] = {}
+        others: list[_Lane] = []
+        for lane in self._lanes.values():
+            if not lane.queue:
+                continue
+            model = self._models.get(lane.model_id)
+            if model and isinstance(lane.queue[0].operation, ForwardBackward):
+                passing.setdefault(model.base, []).append(lane)
+            else:
+                others.append(lane)
+        return passing, others
+
+    def _sampling(self, base: Base) -> Source:
+        return Source(("sampling", base.name), 1 - self._settings.training_share)
+
+    def _training(self, base: Base) -> Source:
+        return Source(("training", base.name), self._settings.training_share)
+
+    def _round(self, base: Base) -> tuple[float, list[Outcome]]:
+        """One decode round; what ends with it is remembered by what drew it."""
+        ended = base.decoding.round()
+        for outcome in ended:
+            origin = self._drawing.pop(outcome.operation_id, None)
+            if origin and isinstance(outcome.result, SampleResult):
+                for sequence in outcome.result.sequences:
+                    self._provenance.note(origin, sequence.tokens, sequence.logprobs)
+        return base.decoding.round_tokens, ended
+
+    def _round_tokens(self) -> float | None:
+        """Of the cheapest decode round now going on, in forward tokens; None while nobody samples."""
+        busy = [base.decoding for base in self._bases.loaded() if base.decoding.busy]
+        return min((max(d.round_tokens, DECODE_ROWS) for d in busy), default=None)
+
+    def _train(self, base: Base, lanes: list[_Lane]) -> tuple[float, list[Outcome]]:
+        """One turn of the passes that wait on a base model."""
+        outcomes: list[Outcome] = []
+        passes: dict[TrainingPass, _Lane] = {}
+        for lane in lanes:
+            refused = _guarded(lane.queue[0], lambda lane=lane: self._begin(lane))
+            if refused:
+                outcomes.append(self._ended(lane, refused))
+            elif lane.passing:
+                passes[lane.passing] = lane
+        if not passes:
+            return DECODE_ROWS, outcomes
+        rounds = self._round_tokens()
+        tokens = _ALONE_TOKENS
+        if rounds is not None:
+            tokens = allowance(self._training(base), self._sampling(base), rounds)
+        cost, failed = base.trainer.advance(list(passes), lambda: self._budget(base), tokens)
+        for each, lane in passes.items():
+            if each in failed:
+                outcomes.append(self._ended(lane, _failed(lane.queue[0], failed[each])))
+            elif each.done:
+                work = lane.queue[0]
+                outcomes.append(self._ended(lane, Outcome(work.operation_id, self._passed(lane))))
+        return cost, outcomes
+
+    def _begin(self, lane: _Lane) -> None:
+        operation = lane.queue[0].operation
+        assert isinstance(operation, ForwardBackward)
+        if lane.passing is None:
+            model = self._models[lane.model_id]
+            lane.passing = TrainingPass(model.base.decoder, model.adapter, operation)
+
+    def _budget(self, base: Base) -> Budget:
+        return budget(
+            base.decoder,
+            self._bases.free_bytes(self._held_bytes()),
+            self._settings.batch_tokens,
+            self._round_tokens(),
+        )
+
+    def _passed(self, lane: _Lane) -> PassResult:
+        """The result of a pass that is done, with what is known of the data's sampling."""
+        operation, model = lane.queue[0].operation, self._models[lane.model_id]
+        assert isinstance(operation, ForwardBackward)
+        assert lane.passing
+        if not operation.forward_only:
+            model.passes += 1
+        result = lane.passing.result()
+        parity = self._provenance.of_pass(
+            Origin.of(lane.model_id, model.adapter.version, lane.passing.loss.temperature),
+            lane.passing.data.targets_P,
+            lane.passing.data.values.get("logprobs"),
+            lane.passing.logprobs_P,
+            self._settings.parity_threshold,
+        )
+        return replace(result, metrics={**result.metrics, **parity})
 
     def _admit(self) -> list[Outcome]:
         """Take in what belongs to no model: samples join the decoding of their base at once."""
@@ -171,10 +288,12 @@ class TorchEngine:
                     weights = self._shelf.get(
                         sample.weights, work.folder, base.decoder.targets, base.decoder.device
                     )
+                    self._drawing[work.operation_id] = self._origin(sample, weights.version)
                 base.decoding.add(work.operation_id, sample, weights)
                 return None
             case ReleaseSampler(sampler_id=sampler_id):
                 self._shelf.release(sampler_id)
+                self._pinned_from.pop(sampler_id, None)
                 return Done()
             case ResolveModel(base_model=name):
                 self._bases.resolve(name)
@@ -182,24 +301,34 @@ class TorchEngine:
             case other:
                 raise AssertionError(f"{type(other).__name__} belongs to a model")
 
-    def _advance(self, model_id: ModelId, lane: _Lane) -> list[Outcome]:
-        """Run one slice of the first operation in a model's lane."""
-        work = lane.queue[0]
-        outcome = _guarded(work, lambda: self._run(work, lane))
-        if outcome is None:
-            return []
-        lane.queue.popleft()
+    def _origin(self, sample: Sample, version: int) -> Origin:
+        assert sample.weights is not None
+        model_id = self._pinned_from.get(sample.weights)
+        if model_id is None:  # saved weights: their path says whose they are
+            model_id = ModelId(CheckpointRef.parse(sample.weights).model_id)
+        return Origin.of(model_id, version, sample.params.temperature or 1.0)
+
+    def _advance(self, lane: _Lane) -> tuple[float, list[Outcome]]:
+        """The first operation in a model's lane, which is no pass."""
+        outcome = _guarded(lane.queue[0], lambda: self._run(lane.queue[0]))
+        assert outcome, "a weight operation ends within its turn"
+        return DECODE_ROWS, [self._ended(lane, outcome)]
+
+    def _ended(self, lane: _Lane, outcome: Outcome) -> Outcome:
+        """The first operation of a lane has an outcome: on to its next, behind the other lanes."""
+        work = lane.queue.popleft()
         lane.passing = None
         failed = isinstance(outcome.result, Failure)
         is_pass = isinstance(work.operation, ForwardBackward) and not work.operation.forward_only
-        if failed and is_pass and model_id in self._models:
-            self._models[model_id].spoil(work.operation_id)
-        if not lane.queue:
-            del self._lanes[model_id]
-        return [outcome]
+        if failed and is_pass and lane.model_id in self._models:
+            self._models[lane.model_id].spoil(work.operation_id)
+        del self._lanes[lane.model_id]
+        if lane.queue:
+            self._lanes[lane.model_id] = lane
+        return outcome
 
-    def _run(self, work: Work, lane: _Lane) -> Result | None:
-        """One slice of a model's operation; its result once it has ended."""
+    def _run(self, work: Work) -> Result:
+        """A model's operation that is no pass on it."""
         operation = work.operation
         match operation:
             case CreateModel():
@@ -209,16 +338,17 @@ class TorchEngine:
             case ImportAdapter():
                 assert work.source is not None
                 return self._import(operation, work.source, _folder(work))
-            case ForwardBackward():
-                return self._pass(operation, lane)
             case UnloadModel(model_id=model_id):
                 if model := self._models.pop(model_id, None):
                     model.base.users -= 1
+                    self._provenance.forget_before(model_id, sys.maxsize)
                 return Done()
         model = self._model(operation)
         match operation:
             case OptimStep(params=params):
-                return model.optim_step(params)
+                stepped = model.optim_step(params)
+                self._provenance.forget_before(operation.model_id, stepped.weights_version)
+                return stepped
             case DiscardGradients(reason=reason):
                 model.discard_gradients()
                 raise UserError(reason)
@@ -226,24 +356,14 @@ class TorchEngine:
                 return model.save(_folder(work), operation.path)
             case LoadWeights(with_optimizer=with_optimizer):
                 model.load(_folder(work), with_optimizer)
+                self._provenance.forget_before(operation.model_id, model.adapter.version)
                 return Done()
             case PinSampler(sampler_id=sampler_id):
                 self._shelf.pin(sampler_id, model.adapter.pinned())
+                self._pinned_from[sampler_id] = operation.model_id
                 return Done()
             case other:
                 raise AssertionError(f"{type(other).__name__} belongs to no model")
-
-    def _pass(self, operation: ForwardBackward, lane: _Lane) -> Result | None:
-        model = self._model(operation)
-        if lane.passing is None:
-            lane.passing = TrainingPass(model.base.decoder, model.adapter, operation)
-        if not lane.passing.done:
-            lane.passing.run_slice()
-        if not lane.passing.done:
-            return None
-        if not operation.forward_only:
-            model.passes += 1
-        return lane.passing.result()
 
     # ------------------------------------------------------------ models
 
@@ -304,13 +424,15 @@ def _guarded(work: Work, run: Callable[[], Result | None]) -> Outcome | None:
     """Run a slice; what goes wrong becomes this operation's outcome and nobody else's."""
     try:
         result = run()
-    except MintError as error:
-        return Outcome(work.operation_id, Failure(str(error), error.fault))
     except Exception as error:
-        kind = type(work.operation).__name__
-        logger.exception("%s %s failed", kind, work.operation_id)
-        return Outcome(
-            work.operation_id,
-            Failure(f"{kind} failed inside the engine: {error!r}", Fault.SERVER),
-        )
+        return _failed(work, error)
     return None if result is None else Outcome(work.operation_id, result)
+
+
+def _failed(work: Work, error: Exception) -> Outcome:
+    if isinstance(error, MintError):
+        return Outcome(work.operation_id, Failure(str(error), error.fault))
+    kind = type(work.operation).__name__
+    logger.error("%s %s failed", kind, work.operation_id, exc_info=error)
+    message = f"{kind} failed inside the engine: {error!r}"
+    return Outcome(work.operation_id, Failure(message, Fault.SERVER))

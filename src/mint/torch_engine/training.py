@@ -1,17 +1,19 @@
-"""One forward_backward as a row of bounded slices, one micro-batch each.
+"""TrainingPass: the loss of some data under one adapter and its gradient, micro-batch by micro-batch.
 
-Shapes: T packed tokens, P (position, target) pairs of a micro-batch.
+A pass hands out parts; shared_batch runs the model over one or several (of different passes), and
+gives each its hidden states back. Only what a pass does alone is here.
+
+Shapes: T packed tokens of a part, P (position, target) pairs, E model width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mint.core.datum import Datum
-from mint.core.losses import Loss
 from mint.core.operations import ForwardBackward, PassResult
 from mint.core.passes import check_pass
 from mint.torch_engine.decoder import Decoder
@@ -19,174 +21,182 @@ from mint.torch_engine.logprobs import Pairs, score, score_and_differentiate
 from mint.torch_engine.lora import TrainedAdapter
 from mint.torch_engine.losses import TORCH_LOSSES, LossInputs
 from mint.torch_engine.packing import PackedBatch, group_by_prefix, micro_batches, pack
+from mint.torch_engine.pass_data import PassData
 
-ACTIVATION_BYTES = 1 << 30
-"""What the saved activations of one micro-batch may take."""
+Ints = NDArray[np.int64]
 
 
-def token_budget(decoder: Decoder) -> int:
-    """Packed tokens whose saved activations fit ACTIVATION_BYTES.
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The next micro-batch of a pass.
 
-    A layer saves about 12 vectors of the model's width and 5 of the MLP's per token (measured on
-    the 135M model: 2.0 MB a token with 30 layers, this says 1.7).
+    Attributes:
+        members: datums of the pass.
+        pairs_P: their pairs, as indices into the pass's.
+        differentiated: whether a gradient is wanted and any of its positions can give one.
     """
-    per_token = decoder.layers * (12 * decoder.width + 5 * decoder.inner_width) * 4
-    return max(256, ACTIVATION_BYTES // per_token)
+
+    batch: PackedBatch
+    members: Ints
+    pairs_P: Ints
+    pairs: Pairs
+    inputs: LossInputs
+    differentiated: bool
+
+    @property
+    def tokens(self) -> int:
+        """Packed."""
+        return len(self.batch.tokens_T)
 
 
 class TrainingPass:
-    """The loss of some data and, unless forward_only, its gradient.
+    """The loss of some data and, unless forward_only, its gradient, added to the adapter's.
+
+    Data in which no position has weight goes first, forward only.
 
     Raises:
         UserError: a datum does not fit the loss or the model; nothing was computed then.
     """
 
     def __init__(
-        self, decoder: Decoder, adapter: TrainedAdapter, operation: ForwardBackward,
-        *, budget: int | None = None,
-    ) -> None:  # fmt: skip
-        self._decoder = decoder
-        self._adapter = adapter
-        self._operation = operation
+        self, decoder: Decoder, adapter: TrainedAdapter, operation: ForwardBackward
+    ) -> None:
         checked = check_pass(operation, decoder)
-        self._loss = checked.loss
+        self.adapter = adapter
+        self.loss = checked.loss
+        self._decoder = decoder
         self._torch_loss = TORCH_LOSSES[operation.loss_fn]
-        self._inputs = checked.inputs
-        groups = group_by_prefix(self._inputs)
-        lengths = [len(tokens) for tokens in self._inputs]
-        self._batches = micro_batches(groups, lengths, budget or token_budget(decoder))
-        self._next = 0
-        self._logprobs: dict[int, NDArray[np.float32]] = {}
+        self.data = PassData.of(operation.data, checked.inputs, checked.loss)
+        self.logprobs_P = np.zeros(len(self.data.targets_P), dtype=np.float32)
+        """Known once the pass is done."""
+        idle, active = self._by_weight(operation.forward_only)
+        self._waiting = [(data, wanted) for data, wanted in ((idle, False), (active, True)) if data]
+        self._part: tuple[int, Part] | None = None
         self._loss_sum = 0.0
         self._active = 0
 
+    def _by_weight(self, forward_only: bool) -> tuple[list[int], list[int]]:
+        """(datums that give no gradient, the others)."""
+        everything = range(len(self.data.inputs))
+        if forward_only:
+            return list(everything), []
+        weight = self._torch_loss.weight
+        if weight is None:
+            return [], list(everything)
+        weighted = np.add.reduceat(self.data.values[weight] != 0, self.data.starts_N)
+        idle = [i for i in everything if not weighted[i]]
+        return idle, [i for i in everything if weighted[i]]
+
     @property
     def done(self) -> bool:
-        return self._next >= len(self._batches)
+        return not self._waiting
 
-    def run_slice(self) -> None:
-        """Compute the next micro-batch. Gradients go into the adapter's flat_grad."""
-        batch = pack(self._batches[self._next], self._inputs)
-        self._next += 1
-        members = sorted(batch.rows)
-        pairs, loss_inputs, sizes = self._flatten(batch, members)
-        if self._operation.forward_only:
-            logp_P = self._forward(batch, pairs)
-        else:
-            logp_P = self._forward_backward(batch, pairs, loss_inputs)
-        with torch.no_grad():
-            self._loss_sum += float(self._torch_loss.per_position(logp_P, loss_inputs).sum())
-            self._active += int(self._torch_loss.active(loss_inputs).sum())
-        for i, logp in zip(members, logp_P.cpu().split(sizes), strict=True):
-            shape = self._operation.data[i].loss_fn_inputs["target_tokens"].shape
-            self._logprobs[i] = logp.numpy().reshape(shape)
+    @property
+    def differentiates(self) -> bool:
+        """Whether its next part has a gradient. Not of a pass that is done."""
+        return self._waiting[0][1]
 
-    def result(self) -> PassResult:
-        return PassResult(
-            logprobs=tuple(self._logprobs[i] for i in range(len(self._operation.data))),
-            metrics={"loss:sum": self._loss_sum, "active_tokens:sum": float(self._active)},
+    @property
+    def tokens_left(self) -> int:
+        """Of this part's kind, before packing."""
+        return sum(len(self.data.inputs[i]) for i in self._waiting[0][0])
+
+    def part(self, token_budget: int) -> Part:
+        """The next micro-batch: at most so many packed tokens, but one datum at least. Asking again
+        gives the same; `took` goes on to the one after it."""
+        if self._part is None or self._part[0] != token_budget:
+            self._part = token_budget, self._cut(token_budget)
+        return self._part[1]
+
+    def _cut(self, token_budget: int) -> Part:
+        left, wanted = self._waiting[0]
+        inputs = [self.data.inputs[i] for i in left]
+        groups = group_by_prefix(inputs)
+        first = micro_batches(groups, [len(tokens) for tokens in inputs], token_budget)[0]
+        batch = pack(first, inputs)
+        local = sorted(batch.rows)
+        members = np.array([left[n] for n in local], dtype=np.int64)
+        pairs_P = self.data.pairs_of(members)
+        rows_P = np.repeat(
+            np.concatenate([batch.rows[n] for n in local]), self.data.targets_per_position(members)
         )
+        datum_P = np.repeat(np.arange(len(members)), self.data.sizes_N[members])
+        put = self._put
+        inputs_P = {name: put(value[pairs_P]) for name, value in self.data.values.items()}
+        return Part(
+            batch, members, pairs_P, Pairs(put(rows_P), put(self.data.targets_P[pairs_P])),
+            LossInputs(put(datum_P), inputs_P, self.loss.config), wanted,
+        )  # fmt: skip
 
-    def _hidden(self, batch: PackedBatch) -> Tensor:
-        device = self._decoder.device
-        return self._decoder.hidden(
-            torch.from_numpy(batch.tokens_T).to(device),
-            torch.from_numpy(batch.positions_T).to(device),
-            batch.plan,
-            [(self._adapter, len(batch.tokens_T))],
-        )
+    def _put(self, values: NDArray) -> Tensor:
+        return torch.from_numpy(values).to(self._decoder.device)
 
-    def _forward(self, batch: PackedBatch, pairs: Pairs) -> Tensor:
-        with torch.no_grad():
-            hidden_TE = self._hidden(batch)
-        return score(self._decoder, self._adapter, hidden_TE, pairs, self._loss.temperature)
+    def gradient(
+        self, part: Part, hidden_TE: Tensor, tick: Callable[[float], None]
+    ) -> tuple[Tensor, Tensor | None]:
+        """(logprobs `[P]`, d(loss)/d(hidden) `[T, E]`), the latter None for a part without one.
+        The head's adapter gets its gradient added.
 
-    def _forward_backward(self, batch: PackedBatch, pairs: Pairs, x: LossInputs) -> Tensor:
-        """The body with gradient, the head by hand, then the body backward."""
-        hidden_TE = self._hidden(batch)
-        h_TE, active = hidden_TE.detach(), self._torch_loss.active(x)
-        idle = (~active).nonzero()[:, 0]
-        chosen = active.nonzero()[:, 0]
-        args = (self._decoder, self._adapter, h_TE)
-        temperature = self._loss.temperature
-        logp_P = torch.empty(len(active), device=h_TE.device)
-        if len(idle):
-            logp_P[idle] = score(*args, pairs.of(idle), temperature)
-        if not len(chosen):
-            return logp_P
+        Args:
+            tick: told of the rows of the head that were computed, once through for each unit.
+        """
+        temperature = self.loss.temperature
+        if not part.differentiated:
+            logp_P = score(
+                self._decoder, self.adapter, hidden_TE, part.pairs, temperature, tick=tick
+            )
+            return logp_P, None
+        active_P = self._torch_loss.active(part.inputs)
+        slope = self._slopes(part, hidden_TE, active_P, tick)
+        return score_and_differentiate(
+            self._decoder, self.adapter, hidden_TE, part.pairs, temperature, slope,
+            active_P=active_P, tick=tick,
+        )  # fmt: skip
+
+    def _slopes(
+        self, part: Part, hidden_TE: Tensor, active_P: Tensor, tick: Callable[[float], None]
+    ) -> Callable[[Tensor, Tensor], Tensor]:
+        """(logprobs of some active pairs, their indices) -> d(loss)/d(logprob) of each."""
         if self._torch_loss.elementwise:
-
-            def slope(logp: Tensor, which: Tensor) -> Tensor:
-                return self._slope(logp, _select(x, chosen[which]))
-        else:  # the slope of one position needs all logprobs of its datum: score first
-            known = score(*args, pairs.of(chosen), temperature)
-            slopes = self._slope(known, _select(x, chosen))
-
-            def slope(logp: Tensor, which: Tensor) -> Tensor:
-                return slopes[which]
-
-        logp_P[chosen], grad_TE = score_and_differentiate(
-            *args, pairs.of(chosen), temperature, slope
-        )
-        if hidden_TE.requires_grad:  # an adapter of the head alone leaves the body without
-            hidden_TE.backward(grad_TE)
-        return logp_P
+            return lambda logp, which: self._slope(logp, select(part.inputs, which))
+        # the slope of one position needs all logprobs of its datum: score first
+        chosen = active_P.nonzero()[:, 0]
+        known = score(
+            self._decoder, self.adapter, hidden_TE, part.pairs.of(chosen), self.loss.temperature,
+            tick=tick,
+        )  # fmt: skip
+        slope_P = torch.zeros(len(active_P), device=known.device)
+        slope_P[chosen] = self._slope(known, select(part.inputs, chosen))
+        return lambda logp, which: slope_P[which]
 
     def _slope(self, logp: Tensor, x: LossInputs) -> Tensor:
-        """d(loss)/d(logprob) of each pair."""
         with torch.enable_grad():
             leaf = logp.detach().requires_grad_(True)
             loss = self._torch_loss.per_position(leaf, x).sum()
             return torch.autograd.grad(loss, leaf)[0]
 
-    def _flatten(
-        self, batch: PackedBatch, members: Sequence[int]
-    ) -> tuple[Pairs, LossInputs, list[int]]:
-        """Pairs and loss inputs of a micro-batch's datums, and how many pairs each has."""
-        data = self._operation.data
-        rows, targets, datum_of, sizes = [], [], [], []
-        values: dict[str, list[NDArray[np.float32]]] = {}
-        for n, i in enumerate(members):
-            tensors = data[i].loss_fn_inputs
-            target = tensors["target_tokens"]
-            k = 1 if target.ndim == 1 else target.shape[1]
-            rows.append(np.repeat(batch.rows[i], k))
-            targets.append(np.asarray(target, dtype=np.int64).reshape(-1))
-            sizes.append(target.size)
-            datum_of.append(np.full(target.size, n, dtype=np.int64))
-            for name, value in loss_values(data[i], self._loss).items():
-                values.setdefault(name, []).append(value)
-        device = self._decoder.device
+    @torch.no_grad()
+    def took(self, part: Part, logp_P: Tensor) -> None:
+        """Its part is computed."""
+        active = self._torch_loss.active(part.inputs).nonzero()[:, 0]  # the loss is 0 elsewhere
+        loss_P = self._torch_loss.per_position(logp_P[active], select(part.inputs, active))
+        self._loss_sum += float(loss_P.sum())
+        self._active += len(active)
+        self.logprobs_P[part.pairs_P] = logp_P.cpu().numpy()
+        left, wanted = self._waiting[0]
+        taken = set(part.members.tolist())
+        left = [i for i in left if i not in taken]
+        self._waiting[:1] = [(left, wanted)] if left else []
+        self._part = None
 
-        def tensor(parts: list[NDArray]) -> Tensor:
-            return torch.from_numpy(np.concatenate(parts)).to(device)
-
-        inputs = LossInputs(
-            tensor(datum_of), {n: tensor(v) for n, v in values.items()}, self._loss.config
+    def result(self) -> PassResult:
+        return PassResult(
+            logprobs=self.data.split(self.logprobs_P),
+            metrics={"loss:sum": self._loss_sum, "active_tokens:sum": float(self._active)},
         )
-        return Pairs(tensor(rows), tensor(targets)), inputs, sizes
 
 
-def _select(x: LossInputs, which: Tensor) -> LossInputs:
+def select(x: LossInputs, which: Tensor) -> LossInputs:
     return LossInputs(
         x.datum_P[which], {name: value[which] for name, value in x.values.items()}, x.config
     )
-
-
-def loss_values(datum: Datum, loss: Loss) -> dict[str, NDArray[np.float32]]:
-    """A datum's float inputs for its loss, flat and complete: missing weights are 1, and config
-    keys that may come per token are spread over them."""
-    tensors = datum.loss_fn_inputs
-    size = tensors["target_tokens"].size
-    found = {
-        entry.name: tensors.get(entry.name, np.ones(size))
-        for entry in loss.spec.inputs
-        if entry.kind == "f"
-    }
-    for key, entry in loss.spec.config.items():
-        if entry.as_tensor:
-            found[key] = tensors.get(key, np.full(size, loss.config[key]))
-    return {
-        name: np.ascontiguousarray(value, dtype=np.float32).reshape(-1)
-        for name, value in found.items()
-    }

@@ -1,0 +1,45 @@
+"""Trainer: the training passes of one base model, advanced together and in bounded turns."""
+
+from collections.abc import Callable, Sequence
+
+from mint.torch_engine.budget import Budget
+from mint.torch_engine.decoder import Decoder
+from mint.torch_engine.pausable import Pausable
+from mint.torch_engine.shared_batch import Failed, run_batch
+from mint.torch_engine.training import TrainingPass
+
+
+class Trainer:
+    """One micro-batch is under way at a time; whoever waits when it ends may be in the next."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self._decoder = decoder
+        self._batch: Pausable[Failed] | None = None
+
+    def advance(
+        self, passes: Sequence[TrainingPass], budget: Callable[[], Budget], allowance: float
+    ) -> tuple[float, Failed]:
+        """One turn; returns what it cost in forward tokens, and the passes that failed in it.
+
+        Args:
+            passes: those that wait, none done, in order of arrival. Passes of a batch under way
+                must be among them.
+            budget: asked when a new batch begins.
+            allowance: forward tokens after which the turn ends, at the next border of a layer.
+        """
+        if self._batch is None:
+            waiting, tokens = tuple(passes), budget()
+            self._batch = Pausable(lambda spend: run_batch(self._decoder, waiting, tokens, spend))
+        cost = self._batch.advance(allowance)
+        if not self._batch.done:
+            return cost, {}
+        batch, self._batch = self._batch, None
+        try:
+            return cost, batch.result()
+        except Exception as error:  # our own bug: nobody knows what of the batch was done
+            return cost, dict.fromkeys(passes, error)
+
+    def close(self) -> None:
+        if self._batch:
+            self._batch.abandon()
+            self._batch = None
