@@ -19,16 +19,19 @@ class Work:
     """One operation to start.
 
     Attributes:
-        folder: where its checkpoint lies or shall lie: for SaveWeights and ImportAdapter a path that does not exist
-            yet (the engine writes beside it and renames), for LoadWeights, CreateModelFrom and a
-            Sample of saved weights the folder to read; None otherwise.
+        folder: where its checkpoint lies or shall lie: for SaveWeights, ImportAdapter and
+            InterpolateCheckpoints a path that does not exist yet (the engine writes beside it and
+            renames), for LoadWeights, CreateModelFrom, a Sample of saved weights and a ReverseKL
+            against such the folder to read; None otherwise.
         source: for ImportAdapter the uploaded files, which the engine removes when it is done.
+        terms: for InterpolateCheckpoints the folders of its sources, in their order.
     """
 
     operation_id: OperationId
     operation: Operation
     folder: Path | None = None
     source: Path | None = None
+    terms: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,12 @@ class Capacity:
     memory_bytes: int
     """Weights, adapters, optimizer state and KV cache, as the engine accounts them."""
     memory_limit_bytes: int
+    device: str
+    """Where it computes: "cpu", "cuda:0", "mps"."""
+    dtype: str
+    """Of the base weights and activations."""
+    threads: int
+    """CPU threads of its kernels."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,11 @@ class Engine(Protocol):
 
     def served(self) -> tuple[ServedModel, ...]:
         """The base models on offer; weights load on first use."""
+        ...
+
+    def preload(self) -> None:
+        """Load what was configured to be in memory from the start. Called once, when the engine is
+        already open for work; what cannot be loaded now is tried again on first use."""
         ...
 
     def start(self, work: Work) -> None:

@@ -20,6 +20,7 @@ from mint.core.operations import (
     Failure,
     ImportAdapter,
     Imported,
+    InterpolateCheckpoints,
     LoadWeights,
     ModelReady,
     Operation,
@@ -28,6 +29,7 @@ from mint.core.operations import (
     ReleaseSampler,
     ResolveModel,
     Result,
+    ReverseKL,
     Sample,
     Saved,
     SaveWeights,
@@ -85,7 +87,8 @@ class Dispatch:
         if isinstance(operation, OptimStep):
             operation = self._step(operation, row)
         folder = self._folder(operation, row.owner)
-        return Work(row.operation_id, operation, folder, self._source(operation))
+        terms = self._terms(operation, row.owner)
+        return Work(row.operation_id, operation, folder, self._source(operation), terms)
 
     def _step(self, step: OptimStep, row: PendingOperation) -> OptimStep | DiscardGradients:
         """The step, or its refusal: a batch with a hole in it is no batch. The client sends its
@@ -105,7 +108,7 @@ class Dispatch:
     def _check_alive(self, operation: Operation, owner: Owner) -> None:
         """Refuse what needs weights that are not in this process's engine."""
         match operation:
-            case CreateModel() | CreateModelFrom() | ImportAdapter():
+            case CreateModel() | CreateModelFrom() | ImportAdapter() | InterpolateCheckpoints():
                 return
             case ReleaseSampler() | ResolveModel():
                 return
@@ -144,14 +147,21 @@ class Dispatch:
             case SaveWeights():
                 self._check_free(operation, owner)
                 return self._data / "checkpoints" / self._new_id()
-            case ImportAdapter():
+            case ImportAdapter() | InterpolateCheckpoints():
                 return self._data / "checkpoints" / self._new_id()
             case CreateModelFrom(path=path) | LoadWeights(path=path):
                 return self._saved(path, owner)
             case Sample(sampler_id=sampler_id, weights=str(weights)) if weights != sampler_id:
                 return self._saved(weights, owner)
+            case ReverseKL(reference_weights=str(path)):
+                return self._saved(path, owner)
             case _:
                 return None
+
+    def _terms(self, operation: Operation, owner: Owner) -> tuple[Path, ...]:
+        if not isinstance(operation, InterpolateCheckpoints):
+            return ()
+        return tuple(self._saved(path, owner) for path in operation.source_paths)
 
     def _source(self, operation: Operation) -> Path | None:
         if not isinstance(operation, ImportAdapter):
@@ -205,13 +215,13 @@ class Dispatch:
             case SaveWeights(), Saved():
                 assert work.folder is not None
                 return Effects(checkpoint=self._checkpoint(row, operation, result, work.folder))
-            case ImportAdapter(model_id=model_id), Imported(lora=lora):
+            case ((ImportAdapter() | InterpolateCheckpoints()), Imported(lora=lora)):
                 assert work.folder is not None
                 return Effects(
-                    model_id=model_id,
+                    model_id=operation.model_id,
                     model_state=ModelState.UNLOADED,
                     model_lora=lora,
-                    checkpoint=self._imported(row, operation, result, work.folder),
+                    checkpoint=self._written(row, operation, result, work.folder),
                 )
             case UnloadModel(model_id=model_id), _:
                 self.alive.models.discard(model_id)
@@ -234,17 +244,27 @@ class Dispatch:
             user_metadata=operation.user_metadata or {},
         )
 
-    def _imported(
-        self, row: PendingOperation, operation: ImportAdapter, result: Imported, folder: Path
+    def _written(
+        self,
+        row: PendingOperation,
+        operation: ImportAdapter | InterpolateCheckpoints,
+        result: Imported,
+        folder: Path,
     ) -> NewCheckpoint:
-        return self._row(
+        """The checkpoint of a run that never lived; a sum says what it is the sum of."""
+        written = self._row(
             row, operation, operation.base_model, result.lora, folder, result.size_bytes
         )
+        if isinstance(operation, ImportAdapter):
+            return written
+        terms = zip(operation.coefficients, operation.source_paths, strict=True)
+        formula = " + ".join(f"{coefficient!r} * {path}" for coefficient, path in terms)
+        return dataclasses.replace(written, user_metadata={"sum": formula})
 
     def _row(
         self,
         row: PendingOperation,
-        operation: SaveWeights | ImportAdapter,
+        operation: SaveWeights | ImportAdapter | InterpolateCheckpoints,
         base_model: str,
         lora: LoraSpec,
         folder: Path,
@@ -280,7 +300,9 @@ def refused(row: PendingOperation) -> Effects:
 
 
 def _effects_of_failure(operation: Operation) -> Effects:
-    if isinstance(operation, CreateModel | CreateModelFrom | ImportAdapter):
+    if isinstance(
+        operation, CreateModel | CreateModelFrom | ImportAdapter | InterpolateCheckpoints
+    ):
         return Effects(model_id=operation.model_id, model_state=ModelState.FAILED)
     return NO_EFFECTS
 
