@@ -9,6 +9,7 @@ Shapes: T packed tokens, H/K query/key heads, D head width, E model width.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,11 +20,62 @@ from mint.torch_engine.attention import AttentionPlan
 from mint.torch_engine.budget import Budget, is_out_of_memory
 from mint.torch_engine.course import Course
 from mint.torch_engine.decoder import Decoder
-from mint.torch_engine.training import Part, TrainingPass
+from mint.torch_engine.lora import TrainedAdapter
+from mint.torch_engine.packing import PackedBatch
 
 Spend = Callable[[float], None]
 """Told what was computed since the last call, in forward tokens."""
-Shares = Sequence[tuple[TrainingPass, Part]]
+
+
+class Part(Protocol):
+    """The next micro-batch of a pass."""
+
+    @property
+    def batch(self) -> PackedBatch: ...
+    @property
+    def tokens(self) -> int:
+        """Packed."""
+        ...
+
+    @property
+    def differentiated(self) -> bool:
+        """Whether a backward follows."""
+        ...
+
+
+class Pass(Protocol):
+    """What can share a forward: a Pass[Any], which says more, or another loss of this shape."""
+
+    adapter: TrainedAdapter
+
+    @property
+    def done(self) -> bool: ...
+    @property
+    def differentiates(self) -> bool:
+        """Of its next part. Not asked once it is done."""
+        ...
+
+    @property
+    def tokens_left(self) -> int:
+        """Of parts of that kind, before packing."""
+        ...
+
+    def part(self, token_budget: int) -> Any:
+        """The next Part: at most so many packed tokens, but one datum at least."""
+        ...
+
+    def gradient(
+        self, part: Any, hidden_TE: Tensor, tick: Callable[[float], None]
+    ) -> tuple[Tensor, Tensor | None]:
+        """(what `took` needs, d(loss)/d(hidden) `[T, E]` if there is one)."""
+        ...
+
+    def took(self, part: Any, found: Tensor) -> None:
+        """A part is computed, its backward too: on to the next."""
+        ...
+
+
+Shares = Sequence[tuple[Pass, Part]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +106,11 @@ def fair_shares(wanted: Sequence[int], budget: int) -> list[int]:
     return shares
 
 
-def compose(passes: Sequence[TrainingPass], token_budget: int) -> Shares:
+def compose(passes: Sequence[Pass], token_budget: int) -> Shares:
     """Parts for one batch. The first pass is always in it, others as far as they fit; a pass with a
     gradient and one without are not put together, since the latter would be kept for a backward."""
     kind = [p for p in passes if p.differentiates == passes[0].differentiates]
-    chosen: list[tuple[TrainingPass, Part]] = []
+    chosen: list[tuple[Pass, Part]] = []
     left = token_budget
     for p, share in zip(kind, fair_shares([p.tokens_left for p in kind], left), strict=True):
         if chosen and left <= 0:
@@ -70,12 +122,10 @@ def compose(passes: Sequence[TrainingPass], token_budget: int) -> Shares:
     return chosen
 
 
-Failed = dict[TrainingPass, Exception]
+Failed = dict[Pass, Exception]
 
 
-def run_batch(
-    decoder: Decoder, passes: Sequence[TrainingPass], budget: Budget, spend: Spend
-) -> Failed:
+def run_batch(decoder: Decoder, passes: Sequence[Pass], budget: Budget, spend: Spend) -> Failed:
     """Compute the next micro-batch of as many of the passes as fit; returns those that failed.
 
     What goes wrong in the part they share is tried again with each pass alone, and a pass that runs
@@ -101,9 +151,7 @@ def run_batch(
     return _halved(decoder, alone, part.tokens, budget, spend)
 
 
-def _halved(
-    decoder: Decoder, alone: TrainingPass, tokens: int, budget: Budget, spend: Spend
-) -> Failed:
+def _halved(decoder: Decoder, alone: Pass, tokens: int, budget: Budget, spend: Spend) -> Failed:
     """The second try, outside of the first one's handler: its traceback would hold its tensors."""
     half = max(1, tokens // 2)
     shares = compose([alone], half)
@@ -133,7 +181,7 @@ def _compute(decoder: Decoder, shares: Shares, budget: Budget, spend: Spend) -> 
         hidden_TE = _hidden(decoder, shares, bounds, course)
     grad_TE = torch.zeros_like(hidden_TE)
     failed: Failed = {}
-    scored: list[tuple[TrainingPass, Part, Tensor]] = []
+    scored: list[tuple[Pass, Part, Tensor]] = []
     for (p, part), (a, b) in zip(shares, bounds, strict=True):
         try:
             logp_P, grad = p.gradient(part, hidden_TE.detach()[a:b], _head_ticks(decoder, spend))

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from mint.torch_engine.budget import Budget
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.pausable import Pausable
-from mint.torch_engine.shared_batch import Failed, run_batch
-from mint.torch_engine.training import TrainingPass
+from mint.torch_engine.shared_batch import Failed, Pass, run_batch
 
 
 class Trainer:
@@ -17,7 +16,7 @@ class Trainer:
         self._batch: Pausable[Failed] | None = None
 
     def advance(
-        self, passes: Sequence[TrainingPass], budget: Callable[[], Budget], allowance: float
+        self, passes: Sequence[Pass], budget: Callable[[], Budget], allowance: float
     ) -> tuple[float, Failed]:
         """One turn; returns what it cost in forward tokens, and the passes that failed in it.
 
