@@ -124,7 +124,8 @@ def _cell(value: object) -> str:
 
 def before(args: argparse.Namespace) -> dict[str, object]:
     """What a result says of its circumstances; taken before the work, for the load it tells."""
-    workload = {name: value for name, value in vars(args).items() if name not in ("save", "trl")}
+    ours = ("save", "trl", "child")  # say nothing of the work
+    workload = {name: value for name, value in vars(args).items() if name not in ours}
     return {"workload": workload, "machine": machine()}
 
 
