@@ -39,8 +39,9 @@ class _Adapted(torch.autograd.Function):
     def backward(ctx: Any, g_TO: Tensor) -> tuple[Tensor | None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         goes_on = ctx.needs_input_grad[0]
         dx_TI = ctx.matrix.back(g_TO) if goes_on else None
-        for (run, a_RI, b_OR, scale), u_TR in zip(ctx.pieces, ctx.saved_tensors[1:], strict=True):
-            x, g = run.of(ctx.saved_tensors[0]).to(a_RI.dtype), run.of(g_TO).to(a_RI.dtype)
+        saved = ctx.saved_tensors  # read once: a recomputed layer gives them only once
+        for (run, a_RI, b_OR, scale), u_TR in zip(ctx.pieces, saved[1:], strict=True):
+            x, g = run.of(saved[0]).to(a_RI.dtype), run.of(g_TO).to(a_RI.dtype)
             du_TR = g @ b_OR
             if a_RI.grad is not None:  # an adapter in training; others are only read
                 a_RI.grad.addmm_(du_TR.t(), x, alpha=scale)
