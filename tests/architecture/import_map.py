@@ -84,7 +84,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # `keys` works on a data folder whose server need not run
     "mint.cli": {
         "mint", "mint.client", "mint.core", "mint.weights", "mint.server.settings_sources",
-        "mint.server.process", "tokenizers",
+        "mint.server.process", "mint.server.channel", "tokenizers",
         "click", "tinker",
     },
     "mint.cli.keys": {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from mint.core.errors import UnsupportedError
 from mint.testing import TinyModel, tiny_model
@@ -51,3 +52,19 @@ def test_the_command_then_ends_with_one_line_that_names_the_field(tmp_path):
     assert ended.returncode == 1
     [line] = [line for line in ended.stderr.splitlines() if line.startswith("Error")]
     assert "base model m cannot be served: use_sliding_window is true" in line
+
+
+def test_the_command_refuses_a_device_that_is_not_there(tmp_path):
+    if torch.backends.mps.is_available():
+        pytest.skip("there is a Metal device here")
+    model = tiny_model(tmp_path, "m")
+    command = [sys.executable, "-m", "mint.cli.main", "serve", "--port", "0", "--device", "mps"]
+    ended = subprocess.run(
+        [*command, "--data", str(tmp_path / "data"), "--model", model.spec],
+        env={**without_settings(os.environ), "MINT_HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 1
+    [line] = [line for line in ended.stderr.splitlines() if line.startswith("Error")]
+    assert "device='mps': this torch or this machine has no Metal device" in line

@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -19,10 +20,11 @@ def shown(environment: dict[str, str], *arguments: str):
 
 def test_status_shows_engine_memory_sessions_and_models(service):
     environment = {"MINT_BASE_URL": service.url, "MINT_API_KEY": service.key}
-    text = shown(environment).output
+    while "none loaded" in (text := shown(environment).output):
+        time.sleep(0.1)  # the one model of a server is loaded once it is up
 
-    assert text.startswith("engine up: idle\n  memory 0 B of ")
-    assert "base models: none loaded; 0 adapters" in text
+    assert text.startswith("engine up: idle\n  computes on cpu in float32, 1 CPU thread\n  memory ")
+    assert "base models: tiny; 0 adapters" in text
     assert "\nno session\n\nno model\n\nno line in the queue\n" in text
     told = json.loads(shown(environment, "--json").output)
     assert (told["sees"], told["queue"], told["engine"]["state"]) == ("all", [], "up")

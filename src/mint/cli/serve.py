@@ -57,8 +57,14 @@ def serve(**flags: Any) -> None:
     """
     try:
         settings = read_settings(flags, os.environ)
-        from mint.server.process import serve as run
+        from mint.server.channel.spawn import SpareEngine
 
-        run(settings)
+        spare = SpareEngine(settings)  # first: what it imports takes longer than all the rest
+        try:
+            from mint.server.process import serve as run
+
+            run(settings, spare)
+        finally:
+            spare.dismiss()
     except MintError as error:
         raise click.ClickException(one_line(str(error))) from error

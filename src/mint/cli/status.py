@@ -61,6 +61,11 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
 def _engine(engine: dict[str, Any]) -> Iterator[str]:
     yield f"engine {engine['state']}: {engine['detail']}"
     if capacity := engine["capacity"]:
+        threads = capacity["threads"]
+        yield (
+            f"  computes on {capacity['device']} in {capacity['dtype']}, "
+            f"{threads} CPU {'thread' if threads == 1 else 'threads'}"
+        )
         used, limit = capacity["memory_bytes"], capacity["memory_limit_bytes"]
         yield (
             f"  memory {size(used)} of {size(limit)}; base models: "

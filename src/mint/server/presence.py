@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mint.core.models import ServedModel
 from mint.server.channel import EngineHealth
-from mint.server.channel.cores import usable_cores
+from mint.server.channel.cores import choose_threads
 from mint.server.channel.engine_file import write_private
 from mint.server.settings import ServerSettings
 
@@ -46,11 +46,11 @@ def banner(
     on_demand = others if settings.on_demand else ""
     where = sorted({f"{model.device}, {model.dtype}" for model in served})
     compute = "; ".join(where) or f"device {settings.device}, dtype {settings.dtype}"
-    threads = settings.threads or usable_cores()
+    threads = choose_threads(settings.threads, os.environ)
     lines = [
         f"MinT is serving at {url}",
         f"  models   {'; '.join(part for part in (names, on_demand) if part)}",
-        f"  engine   {compute}, {threads} CPU threads (process {health.pid})",
+        f"  engine   {compute}, {threads}, process {health.pid}",
         f"  data     {settings.data}",
     ]
     if settings.is_shared:

@@ -19,6 +19,7 @@ from mint.core.ids import OperationId
 from mint.server.app import create_app
 from mint.server.auth.local import local_key
 from mint.server.channel import EngineHealth, EngineLink, EnginePhase
+from mint.server.channel.spawn import SpareEngine
 from mint.server.idle import leave_when_idle
 from mint.server.logs import set_up_logs
 from mint.server.presence import another_server_file, banner, server_file, write_presence
@@ -37,8 +38,12 @@ _SHUTDOWN_S = 3
 """For answers that are being written when the server leaves. Those who wait are let go at once."""
 
 
-def serve(settings: ServerSettings) -> None:
+def serve(settings: ServerSettings, spare: SpareEngine | None = None) -> None:
     """Run the server until a signal, until it has been idle for long enough, or until it fails.
+
+    Args:
+        spare: an engine process that waits for its settings; it has gone or works when this
+            returns.
 
     Raises:
         ConfigError: these settings cannot be served here; the text says what to change.
@@ -54,7 +59,7 @@ def serve(settings: ServerSettings) -> None:
         listening = _listen(settings)
         record = server_file(settings.data) if first else another_server_file(settings.data)
         try:
-            asyncio.run(_Server(settings, store, listening, key_file, record).run())
+            asyncio.run(_Server(settings, store, listening, key_file, record, spare).run())
         finally:
             listening.close()
             record.unlink(missing_ok=True)
@@ -85,8 +90,10 @@ class _Server:
         listening: socket.socket,
         key_file: Path | None,
         record: Path,
+        spare: SpareEngine | None,
     ) -> None:
         self._settings = settings
+        self._spare = spare
         self._store = store
         self._listening = listening
         self._key_file = key_file
@@ -98,6 +105,7 @@ class _Server:
             self._settings,
             on_lost=partial(_end_if_alone, self._store, recover),
             on_down=partial(_end_if_alone, self._store, fail_all),
+            spare=self._spare,
         )
         app = create_app(self._settings, self._store, self._link)
         self._http = _Http(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mint.core.errors import ConfigError
 
-DEVICES = ("cpu", "cuda", "auto")
+DEVICES = ("cpu", "cuda", "mps", "auto")
 DTYPES = ("float32", "bfloat16", "float16", "auto")
 LOG_FORMATS = ("text", "json")
 
@@ -60,12 +60,15 @@ class ServerSettings:
     on_demand: bool = False
     """Whether clients may name base models beyond `models`, found on first use. Meant for the
     embedded server of one person; on a shared one a stranger's name would start a download."""
+    preload: bool | None = None
+    """Whether the weights of `models` are loaded at the start rather than on first use. None: if it is
+    one model."""
     device: str = "auto"
-    """Where to compute. "auto": CUDA if there is a device, else the CPU."""
+    """Where to compute: "cpu", "cuda", "cuda:N" or "mps". "auto": CUDA if there is a device, else the CPU."""
     dtype: str = "auto"
-    """Number format of the base weights. "auto": float32 on a CPU, bfloat16 on CUDA; adapters are float32."""
+    """Number format of the base weights. "auto": bfloat16 on CUDA, else float32; adapters are float32."""
     threads: int | None = None
-    """CPU threads of the engine. None: the cores this process may use (affinity and cgroup)."""
+    """CPU threads of the engine. None: `OMP_NUM_THREADS`, else the cores this process may use (affinity, cgroup)."""
     memory_limit_gib: float | None = None
     """Weights, adapters and caches together, looked at when a base model is loaded or an adapter made:
     what would go beyond is refused. None: 80 % of what is free at the start."""
@@ -145,7 +148,7 @@ class ServerSettings:
     def engine_fingerprint(self) -> str:
         """Equal for settings that mean the same engine process, over restarts of the API."""
         mine = (
-            "models", "on_demand", "device", "dtype", "threads", "memory_limit_gib",
+            "models", "on_demand", "preload", "device", "dtype", "threads", "memory_limit_gib",
             "max_sequences", "engine", "database",
         )  # fmt: skip
         told = json.dumps([version("mint-rl"), *(getattr(self, name) for name in mine)])

@@ -107,6 +107,7 @@ class Bases:
                 self._loaded[files.folder] = self._load(served, files)
             finally:
                 self._on_progress(None)
+            logger.info("loaded base model %s", served.name)
         return self._loaded[files.folder]
 
     def admit_adapter(self, base: Base, spec: LoraSpec, held_bytes: int) -> None:

@@ -102,6 +102,13 @@ class TorchEngine:
     def served(self) -> tuple[ServedModel, ...]:
         return self._bases.served()
 
+    def preload(self) -> None:
+        for model in self.served() if self._settings.preload else ():
+            try:
+                self._bases.get(model.name, self._held_bytes())
+            except MintError as error:
+                logger.warning("base model %s is not loaded yet: %s", model.name, error)
+
     def start(self, work: Work) -> None:
         model_id = getattr(work.operation, "model_id", None)
         if model_id is None:
@@ -145,6 +152,9 @@ class TorchEngine:
             adapters=len(self._models) + len(self._shelf),
             memory_bytes=self._held_bytes() + sum(base.nbytes for base in loaded),
             memory_limit_bytes=self._bases.limit_bytes,
+            device=self._settings.device,
+            dtype=self._settings.dtype,
+            threads=torch.get_num_threads(),
         )
 
     def close(self) -> None:

@@ -12,6 +12,8 @@ class EngineSettings:
 
     models: tuple[str, ...]
     """Base models on offer, "NAME" or "NAME=PATH". Their weights load on first use."""
+    preload: bool = False
+    """Or when `preload` is called, rather than on first use."""
     on_demand: bool = False
     """Also offer any model that can be found by name (an embedded server's way)."""
     device: str = "cpu"

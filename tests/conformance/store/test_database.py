@@ -12,6 +12,7 @@ from tests.server.waiting import until
 
 from mint.core.errors import ConfigError, Fault
 from mint.core.operations import Failure
+from mint.server.store.migrate import newest_version
 from mint.server.store.records import NewSession
 from mint.server.store.schema import metadata
 
@@ -124,3 +125,18 @@ def test_a_database_of_a_newer_version_is_refused_and_left_alone(store, open_sto
         open_store()
     with store.reading() as tx:
         assert tx.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == "9999"
+
+
+def test_a_new_database_has_the_version_that_needs_no_migration(store):
+    with store.reading() as tx:
+        version = tx.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
+
+    assert version == newest_version()
+
+
+def test_a_current_database_is_opened_without_alembic(database, store):
+    code = (
+        "import sys; from mint.server.store.store import Store; Store(sys.argv[1]); "
+        "sys.exit('alembic' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(database)], check=False).returncode == 0

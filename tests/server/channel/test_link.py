@@ -13,12 +13,10 @@ from tests.server.waiting import until
 from mint.core.errors import StorageError
 from mint.core.ids import OperationId
 from mint.server.channel import EngineLink, EnginePhase
-from mint.server.channel.cores import usable_cores
 from mint.server.channel.engine_file import engine_file, read_address
 from mint.server.channel.engine_process import Respawns, RunningEngine
 from mint.server.channel.listener import Listener
 from mint.server.channel.messages import Cancel, Ended, Message, Stay, Stop, Wake, decode, encode
-from mint.server.channel.spawn import engine_environment
 from mint.server.settings import ServerSettings
 
 OPERATION = OperationId("1")
@@ -246,23 +244,6 @@ def test_deaths_of_long_ago_are_forgiven():
 
     assert respawns.next_wait_s(0.0) == 1
     assert respawns.next_wait_s(601.0) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "cores"), [("200000 100000", 2), ("50000 100000", 1), ("max 100000", None), ("", None)]
-)
-def test_a_containers_quota_limits_the_threads(tmp_path, text, cores):
-    (tmp_path / "cpu.max").write_text(text)
-    by_affinity = len(os.sched_getaffinity(0))
-
-    assert usable_cores(tmp_path / "cpu.max") == min(cores or by_affinity, by_affinity)
-
-
-def test_the_engine_process_is_told_its_threads_before_it_imports_anything(tmp_path):
-    environment = engine_environment(settings_of(tmp_path, threads=3))
-
-    assert environment["OMP_NUM_THREADS"] == "3"
-    assert environment["OMP_WAIT_POLICY"] == "PASSIVE"
 
 
 def test_an_api_process_that_does_not_read_does_not_hold_the_engine_up(side, tmp_path, monkeypatch):

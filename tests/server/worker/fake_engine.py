@@ -80,6 +80,8 @@ class FakeEngine:
                 outcomes.append(Outcome(work.operation_id, result))
         return outcomes
 
+    def preload(self) -> None: ...
+
     def cancel(self, operation_id: str) -> None:
         self._cancelled.add(operation_id)
 
@@ -92,6 +94,7 @@ class FakeEngine:
             running_sequences=len(self._work), waiting_sequences=0, max_sequences=8,
             cached_tokens=0, prompt_tokens=0, reused_prompt_tokens=0, sequences_set_back=0,
             loaded_models=(), adapters=len(self._versions), memory_bytes=0, memory_limit_bytes=1,
+            device="cpu", dtype="float32", threads=1,
         )  # fmt: skip
 
     def close(self) -> None:

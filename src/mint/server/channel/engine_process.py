@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from mint.server.channel.engine_file import read_address
-from mint.server.channel.spawn import CANNOT_START, ENGINE_MODULE, spawn_engine
+from mint.server.channel.spawn import CANNOT_START, ENGINE_MODULE, SpareEngine, spawn_engine
 from mint.server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -59,8 +59,14 @@ class RunningEngine:
         return engine, address.fingerprint == settings.engine_fingerprint()
 
     @classmethod
-    async def join_or_spawn(cls, settings: ServerSettings) -> "RunningEngine":
-        """The data folder's engine process: the one that runs, if its settings are ours."""
+    async def join_or_spawn(
+        cls, settings: ServerSettings, spare: SpareEngine | None = None
+    ) -> "RunningEngine":
+        """The data folder's engine process: the one that runs, if its settings are ours.
+
+        Args:
+            spare: one that waits for settings, taken rather than spawning another.
+        """
         match cls.found(settings):
             case (found, True):
                 _log.info("joining the engine process that runs already", extra={"pid": found.pid})
@@ -69,7 +75,7 @@ class RunningEngine:
                 _log.info("stopping an engine process of other settings", extra={"pid": found.pid})
                 found.signal(signal.SIGTERM)
                 await found.wait_gone(REPLACE_GRACE_S)
-        child = await asyncio.to_thread(spawn_engine, settings)
+        child = spare.begin() if spare else await asyncio.to_thread(spawn_engine, settings)
         return cls(child.pid, child)
 
     def gone(self) -> bool:

@@ -24,6 +24,7 @@ from mint.server.channel.messages import (
     Wake,
     Welcome,
 )
+from mint.server.channel.spawn import SpareEngine
 from mint.server.settings import ServerSettings
 
 _log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class EngineLink:
         settings: of this server; the engine process gets them too.
         on_lost: called when the engine process has died, before another one is started.
         on_down: called when none will be started any more, and at each `wake` after that.
+        spare: the first engine process to start, prepared before; dismissed if none is needed.
     """
 
     def __init__(
@@ -72,11 +74,13 @@ class EngineLink:
         on_lost: OnLost = _nothing_ends,
         on_down: OnLost = _nothing_ends,
         respawns: Respawns | None = None,
+        spare: SpareEngine | None = None,
     ) -> None:
         self._settings = settings
         self._on_lost = on_lost
         self._on_down = on_down
         self._respawns = respawns or Respawns()
+        self._spare = spare
         self._keeping = Keeping(settings.data)
         self._connection: Connection | None = None
         self._engine: RunningEngine | None = None
@@ -170,6 +174,7 @@ class EngineLink:
         """Ask the engine process to stop after its slice, and wait until it is gone. One that other
         API processes use stays."""
         self.let_go()
+        self._dismiss_spare()
         if self._keeper is None or self._aspirant is None:
             return
         self._keeper.cancel()
@@ -267,6 +272,7 @@ class EngineLink:
         while not self._keeping.is_mine():
             match RunningEngine.found(self._settings):
                 case (engine, True):
+                    self._dismiss_spare()
                     return engine
                 case (_, False) if time.monotonic() > deadline:
                     raise _OtherSettingsError(
@@ -275,7 +281,16 @@ class EngineLink:
                         "and database, or this one another --data folder."
                     )
             await asyncio.sleep(_LOOK_AGAIN_S)
-        return await RunningEngine.join_or_spawn(self._settings)
+        spare, self._spare = self._spare, None
+        engine = await RunningEngine.join_or_spawn(self._settings, spare)
+        if spare is not None:
+            spare.dismiss()
+        return engine
+
+    def _dismiss_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.dismiss()
+            self._spare = None
 
     async def _aspire(self) -> None:
         """Become the keeper once there is none, before a process of other settings does."""

@@ -1,25 +1,36 @@
-"""Which engine a server computes with: the one file of the worker that knows."""
+"""Which engine a server computes with: the one file of the worker that knows. Imports torch."""
+
+import logging
+
+import torch
 
 from mint.engine.protocol import Engine, OnProgress
 from mint.server.settings import ServerSettings
+from mint.torch_engine.devices import choose_device, choose_dtype
+from mint.torch_engine.lean_imports import import_transformers
+
+import_transformers()
+
+from mint.torch_engine.engine import TorchEngine  # noqa: E402 (it imports transformers)
+from mint.torch_engine.settings import EngineSettings  # noqa: E402
+
+_log = logging.getLogger(__name__)
 
 
 def torch_engine(settings: ServerSettings, on_progress: OnProgress) -> Engine:
-    """The engine for one device. Imports torch."""
-    import torch
+    """The engine for one device.
 
-    from mint.torch_engine.engine import TorchEngine
-    from mint.torch_engine.settings import EngineSettings
-
-    device, dtype = settings.device, settings.dtype
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if dtype == "auto":
-        dtype = "bfloat16" if device.startswith("cuda") else "float32"
+    Raises:
+        ConfigError: the device is not there.
+    """
+    device = choose_device(settings.device)
+    dtype = choose_dtype(settings.dtype, device)
+    _log.info("engine: %d threads, %s, %s", torch.get_num_threads(), dtype, device)
     return TorchEngine(
         EngineSettings(
             models=settings.models,
             on_demand=settings.on_demand,
+            preload=len(settings.models) == 1 if settings.preload is None else settings.preload,
             device=device,
             dtype=dtype,
             threads=settings.threads,

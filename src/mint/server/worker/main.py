@@ -1,4 +1,5 @@
-"""Entry of the engine process: `python -m mint.server.worker.main`, its settings as JSON on stdin.
+"""Entry of the engine process: `python -m mint.server.worker.main MODULE`, its settings as JSON on
+stdin. MODULE builds the engine, and is imported while the settings may still be to come.
 
 The API process starts it. It takes the data folder's lock, listens, builds the engine, recovers
 what an earlier one left, and works until it is told to stop or its API process stays away.
@@ -9,6 +10,7 @@ import logging
 import os
 import signal
 import sys
+from dataclasses import asdict
 
 from filelock import FileLock, Timeout
 
@@ -37,7 +39,11 @@ _FAREWELL_S = 5.0
 
 
 def main() -> int:
-    settings = ServerSettings.from_json(sys.stdin.read())
+    for module in sys.argv[1:]:  # before there is anything to do, since torch takes seconds
+        importlib.import_module(module)
+    if not (told := sys.stdin.read()):
+        return 0  # we were not needed, or our API process died
+    settings = ServerSettings.from_json(told)
     set_up_logs(settings.log_format, "engine")
     signals = Signals()
     signal.signal(signal.SIGTERM, lambda *_: signals.stop())
@@ -78,6 +84,8 @@ def _work(settings: ServerSettings, signals: Signals, listener: Listener, store:
     engine = _build(settings, _progress_to(listener))
     store.set_served(engine.served())
     _log.info("serving %s", ", ".join(model.name for model in engine.served()) or "on demand")
+    listener.state(EnginePhase.UP, "idle", asdict(engine.capacity()))
+    engine.preload()
     Worker(
         store=store,
         engine=engine,
