@@ -40,7 +40,7 @@ def test_logits_are_those_of_transformers(decoder, tokenizer, embedded_model):
     for ours, tokens in zip(packed_logits(decoder, None, inputs), inputs, strict=True):
         with torch.no_grad():
             theirs = plain(input_ids=torch.from_numpy(tokens.astype(np.int64))[None]).logits[0]
-        assert (ours - theirs).abs().max() <= 1e-4
+        assert (ours - theirs).abs().max() <= 2e-4  # of logits up to 20
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.8])

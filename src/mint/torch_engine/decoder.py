@@ -15,6 +15,7 @@ from mint.torch_engine.adapter_rows import Counts as Counts
 from mint.torch_engine.attention import AttentionPlan
 from mint.torch_engine.course import Course, Steering, steer
 from mint.torch_engine.frozen import FrozenMatrix
+from mint.torch_engine.fused import fuse
 from mint.torch_engine.linears import LoraLinear, wrap_linears
 from mint.torch_engine.lora import Target
 
@@ -27,13 +28,14 @@ class Decoder:
     """
 
     def __init__(self, module: PreTrainedModel) -> None:
-        """Takes `module` over: its linears are replaced. It must have been loaded with
+        """Takes `module` over: its linears, norms and MLPs are replaced. It must have been loaded with
         attn_implementation=attention.ATTENTION."""
         embedding_VE = module.get_input_embeddings().weight
         assert isinstance(embedding_VE, Tensor)
         self.embedding_VE = embedding_VE
         self.device, self.dtype = embedding_VE.device, embedding_VE.dtype
         self._context = AdapterContext(self.device)
+        fuse(module)
         self.targets: tuple[Target, ...] = wrap_linears(module, self._context)
         self._module = module.eval()
         for layer in module.base_model.layers:  # pyright: ignore

@@ -1,0 +1,135 @@
+"""Norms and gated MLPs of the base models with fewer passes over memory and less kept for the way
+back.
+
+transformers writes them as rows of elementary operations, and autograd keeps the result of each:
+for a norm three tensors of the model's width where one will do. A module is replaced only if ours
+computes the same on random numbers, so a family with another formula keeps its own code.
+
+Shapes: T tokens, E width of a norm, F width inside an MLP.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
+from torch.nn import functional as F
+
+_PROBE_ROWS = 5
+
+
+class RmsNorm(nn.Module):
+    """y = w * x / sqrt(mean(x^2) + eps), computed in float32.
+
+    Source: Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4.
+    """
+
+    def __init__(self, weight_E: Tensor, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight_E.detach(), requires_grad=False)
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and x.requires_grad:
+            y = _RmsNorm.apply(x, self.weight, self.eps)
+            assert isinstance(y, Tensor)
+            return y
+        return _normed(x, self.weight, self.eps)[0]
+
+
+def _normed(x: Tensor, weight_E: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """(y, 1 / root mean square of each row, float32)."""
+    wide = x.float()
+    square = torch.linalg.vector_norm(wide, dim=-1, keepdim=True).square_()
+    inverse = square.div_(x.shape[-1]).add_(eps).rsqrt_()
+    return (wide * inverse).to(x.dtype).mul_(weight_E), inverse
+
+
+class _RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, x: Tensor, weight_E: Tensor, eps: float) -> Tensor:
+        y, inverse = _normed(x, weight_E, eps)
+        ctx.save_for_backward(x, weight_E, inverse)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, weight_E, inverse = ctx.saved_tensors
+        # dx = r w g - x r^3 mean(w g x), r = 1 / rms
+        wide, scaled = x.float(), g.float() * weight_E.float()
+        along = torch.linalg.vecdot(scaled, wide).unsqueeze(-1)
+        along.mul_(inverse.pow(3)).div_(-x.shape[-1])
+        return scaled.mul_(inverse).addcmul_(wide, along).to(x.dtype), None, None
+
+
+class GatedMlp(nn.Module):
+    """down(silu(gate(x)) * up(x)); the linears stay those of the module it replaces.
+
+    Source: Shazeer 2020, arXiv:2002.05202, eq. 6.
+    """
+
+    def __init__(self, gate: nn.Module, up: nn.Module, down: nn.Module) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = gate, up, down
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        if torch.is_grad_enabled() and (gate.requires_grad or up.requires_grad):
+            return self.down_proj(_SwiGlu.apply(gate, up))
+        return self.down_proj(F.silu(gate).mul_(up))
+
+
+class _SwiGlu(torch.autograd.Function):
+    """silu(gate) * up, of which autograd would also keep silu(gate)."""
+
+    @staticmethod
+    def forward(ctx: FunctionCtx, gate: Tensor, up: Tensor) -> Tensor:
+        ctx.save_for_backward(gate, up)
+        return F.silu(gate).mul_(up)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        gate, up = ctx.saved_tensors
+        d_gate = torch.ops.aten.silu_backward(g * up, gate)
+        return d_gate, F.silu(gate).mul_(g)
+
+
+def fuse(module: nn.Module) -> None:
+    """Replace the norms and gated MLPs of a base model, in place, where ours compute the same."""
+    for name, child in list(module.named_modules()):
+        ours = _norm_like(child) or _mlp_like(child)
+        if ours is not None and name:
+            parent, _, leaf = name.rpartition(".")
+            setattr(module.get_submodule(parent), leaf, ours)
+
+
+def _norm_like(theirs: nn.Module) -> RmsNorm | None:
+    weight, eps = getattr(theirs, "weight", None), getattr(theirs, "variance_epsilon", None)
+    if not type(theirs).__name__.endswith("RMSNorm") or not isinstance(weight, Tensor):
+        return None
+    if not isinstance(eps, float):
+        return None
+    ours = RmsNorm(weight, eps)
+    return ours if _agree(theirs, ours, weight.shape[0], weight) else None
+
+
+def _mlp_like(theirs: nn.Module) -> GatedMlp | None:
+    parts = [getattr(theirs, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
+    if not all(isinstance(part, nn.Linear) for part in parts):
+        return None
+    gate, up, down = parts
+    assert isinstance(gate, nn.Linear)
+    assert isinstance(up, nn.Linear)
+    assert isinstance(down, nn.Linear)
+    ours = GatedMlp(gate, up, down)
+    return ours if _agree(theirs, ours, gate.in_features, gate.weight) else None
+
+
+@torch.no_grad()
+def _agree(theirs: nn.Module, ours: nn.Module, width: int, like: Tensor) -> bool:
+    """Whether both give the same on random rows, as closely as the type can tell."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(_PROBE_ROWS, width, generator=generator).to(like)
+    expected, found = theirs(x), ours(x)
+    tolerance = 8 * torch.finfo(like.dtype).eps * float(expected.abs().max())
+    return bool((expected - found).abs().max() <= tolerance)
