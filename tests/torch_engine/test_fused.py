@@ -39,8 +39,8 @@ def _norm() -> LlamaRMSNorm:
 
 
 def test_value_and_gradient_are_those_of_the_module_replaced():
-    theirs = _layer(_norm(), _Mlp(nn.SiLU()))
-    theirs.requires_grad_(False)
+    norm, mlp = _norm(), _Mlp(nn.SiLU())
+    theirs = _layer(norm, mlp).requires_grad_(False)
     x = torch.randn(2, 7, 8, requires_grad=True)
     weight = torch.randn(2, 7, 8)
 
@@ -49,10 +49,7 @@ def test_value_and_gradient_are_those_of_the_module_replaced():
         return y.detach(), torch.autograd.grad((y * weight).sum(), x)[0]
 
     expected = run(theirs)
-    ours = nn.ModuleDict({"norm": theirs["norm"], "mlp": theirs["mlp"]})
-    ours["norm"] = RmsNorm(theirs["norm"].weight, 1e-5)
-    mlp = theirs["mlp"]
-    ours["mlp"] = GatedMlp(mlp.gate_proj, mlp.up_proj, mlp.down_proj)
+    ours = _layer(RmsNorm(norm.weight, 1e-5), GatedMlp(mlp.gate_proj, mlp.up_proj, mlp.down_proj))
     for found, wanted in zip(run(ours), expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-6)
 
