@@ -21,7 +21,7 @@ TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-slow test-postgres test-sdks lint format types bench docs clean
+.PHONY: help setup quickstart test test-slow test-postgres test-sdks lint format types bench bench-long docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -82,9 +82,11 @@ format: $(READY)  ## ruff: rewrite what `lint` would refuse, where it can
 types: $(READY)  ## pyright
 	@$(BIN)/pyright
 
-bench: $(READY)  ## the benchmarks (benchmarks/README.md)
-	@$(BIN)/python benchmarks/train_step.py
-	@$(BIN)/python benchmarks/quickstart_margin.py
+bench: $(READY)  ## the short benchmarks, a quarter of an hour; results go to benchmarks/results
+	@$(BIN)/python -m benchmarks.run short
+
+bench-long: $(READY)  ## the long ones, about an hour
+	@$(BIN)/python -m benchmarks.run long
 
 docs: $(READY)  ## check the docs: code blocks run, tables are complete, links lead somewhere
 	@$(BIN)/python -m pytest tests/docs $(PYTEST_ARGS)

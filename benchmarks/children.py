@@ -35,9 +35,10 @@ class Child:
         return self._read()
 
     def close(self) -> None:
+        """Let it end, which it does at the end of its input."""
         assert self._process.stdin
         self._process.stdin.close()
-        self._process.wait(60)
+        self.status = self._process.wait(60)
 
     def __enter__(self) -> "Child":
         return self

@@ -127,8 +127,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    torch.set_num_threads(args.threads)
     told = harness.before(args)
+    torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as scratch:
         mix = Mix(args, Ours(args.model, Path(scratch), threads=args.threads))
         mix.run(training=False)  # both warm up

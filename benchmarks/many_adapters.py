@@ -78,8 +78,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    torch.set_num_threads(args.threads)
     told = harness.before(args)
+    torch.set_num_threads(args.threads)
     with tempfile.TemporaryDirectory() as scratch:
         adapters = Adapters(args, Ours(args.model, Path(scratch), threads=args.threads))
         systems = {

@@ -122,8 +122,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    torch.set_num_threads(args.threads)
     told, found = harness.before(args), texts(args)
+    torch.set_num_threads(args.threads)
     figures: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         exact = Engine.make(args, Path(temporary), "float32")

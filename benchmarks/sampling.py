@@ -1,6 +1,6 @@
 """How quickly are tokens drawn with an adapter, beside transformers with peft?
 
-Rows are sequences drawn side by side: 1, 2 prompts x 4, 8 x 6, and 16 x 3, the last with 1, 4 and
+Rows are sequences drawn side by side: 1*1, 2 prompts * 4, 8*6, and 16*3, the last with 1, 4 and
 16 adapters in turn over the prompts. Prompts of 20 to 28 tokens, 16 drawn; --long 256 and 128.
 Temperature 1, every token with its log-probability, nothing ends a sequence early.
 
@@ -45,8 +45,8 @@ class Cell:
 
     @property
     def name(self) -> str:
-        with_adapters = f", {self.adapters} adapters" if self.adapters > 1 else ""
-        return f"{self.prompts} x {self.group}{with_adapters}"
+        with_adapters = f"*{self.adapters}" if self.adapters > 1 else ""
+        return f"{self.prompts}*{self.group}{with_adapters}"
 
 
 CELLS = (Cell(1, 1), Cell(2, 4), Cell(8, 6), Cell(16, 3), Cell(16, 3, 4), Cell(16, 3, 16))
@@ -122,9 +122,9 @@ def measure(sampling: Sampling, cell: Cell, repeats: int) -> dict[str, harness.T
 
 def main() -> None:
     args = arguments()
+    told = harness.before(args)
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    told = harness.before(args)
     medians: dict[Cell, dict[str, harness.Took]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         sampling = Sampling(
@@ -141,7 +141,14 @@ def show(
     medians: dict[Cell, dict[str, harness.Took]],
     told: dict[str, object],
 ) -> None:
-    heads = ("rows", "engine CPU s", "peft CPU s", "ratio CPU", "ratio wall", "engine tokens/CPU s")
+    heads = (
+        "prompts*samples*adapters",
+        "engine CPU s",
+        "peft CPU s",
+        "ratio CPU",
+        "ratio wall",
+        "engine tokens/CPU s",
+    )
     rows, cells = [], {}
     for cell, median in medians.items():
         rival = median.get(PEFT) or medians.get(Cell(cell.prompts, cell.group), {}).get(PEFT)

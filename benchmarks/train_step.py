@@ -89,28 +89,27 @@ class Pass:
 
 def best_micro_batch(passes: Pass, sizes: Sequence[int]) -> tuple[int, dict[int, harness.Took]]:
     """The one that takes least CPU time, and what each took."""
-    passes.by_peft(sizes[0])  # warms it up
     took = {size: harness.timed(lambda size=size: passes.by_peft(size)) for size in sizes}
     return min(took, key=lambda size: took[size].cpu_s), took
 
 
 def main() -> None:
     args = arguments()
-    torch.set_num_threads(args.threads)
     told = harness.before(args)
+    torch.set_num_threads(args.threads)
     vocabulary = rivals.vocabulary(args.model)
     answers = random_answers(args.groups, args.answers, args.prompt, args.length, vocabulary)
     with tempfile.TemporaryDirectory() as scratch:
         engine = Ours(args.model, Path(scratch), threads=args.threads, dtype=args.dtype)
         passes = Pass(args, engine, answers)
-        error = passes.gradient_error(2 * args.answers)
+        error = passes.gradient_error(2 * args.answers)  # warms both up, too
+        losses = {ENGINE: passes.by_engine(), PEFT: passes.by_peft(args.micro_batch[0])}
+        check_same(losses, args.dtype)
         micro_batch, tried = best_micro_batch(passes, args.micro_batch)
         systems: dict[str, Callable[[], float]] = {
             ENGINE: passes.by_engine,
             PEFT: lambda: passes.by_peft(micro_batch),
         }
-        losses = {name: system() for name, system in systems.items()}  # warms the engine up, too
-        check_same(losses, args.dtype)
         median = {
             name: harness.median(took)
             for name, took in harness.in_turns(systems, args.repeats).items()

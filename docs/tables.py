@@ -19,6 +19,7 @@ import click
 from docs.chinese import CHINESE
 from fastapi.routing import APIRoute
 
+from docs import performance
 from mint.cli.main import main as mint_command
 from mint.core.losses import LOSSES, REFUSED
 from mint.server.app import ROUTERS
@@ -130,6 +131,16 @@ def sdk_versions(say: Say) -> str:
     return _table(heads, rows)
 
 
+def claims(say: Say) -> str:
+    """What benchmarks/results says of each claim."""
+    return _table(*performance.claims(say))
+
+
+def measured_on(say: Say) -> str:
+    """Machine and versions of each of those results."""
+    return _table(*performance.machines(say))
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(re.sub(" +", " ", f"| {' | '.join(line)} |") for line in lines)
@@ -142,6 +153,9 @@ TABLES: Mapping[str, Callable[[Say], str]] = {
     "commands": commands,
     "settings": settings,
     "sdk_versions": sdk_versions,
+    "claims": claims,
+    "measured_on": measured_on,
+    "scaling": performance.scaling,
 }
 
 
