@@ -6,11 +6,12 @@ import torch
 from tests.torch_engine import reference
 from tests.torch_engine.conftest import random_adapter, random_tokens
 
-from mint.torch_engine.packing import group_by_prefix, pack
+from mint.torch_engine.packing import pack
+from mint.torch_engine.prefix_tree import prefix_tree
 
 
 def packed_logits(decoder, adapter, inputs):
-    batch = pack(group_by_prefix(inputs), inputs)
+    batch = pack(prefix_tree(inputs), inputs)
     counts = [(adapter, len(batch.tokens_T))]
     with torch.no_grad():
         hidden = decoder.hidden(
@@ -77,7 +78,7 @@ def test_logits_over_qwens_own_vocabulary_are_those_of_transformers(tiny_of, fam
 def test_rows_of_different_adapters_and_ranks_share_a_forward(tiny):
     inputs = random_tokens(np.random.default_rng(1), 5, 8, 4)
     adapters = [random_adapter(tiny.decoder, rank=2), None, random_adapter(tiny.decoder, rank=7)]
-    batch = pack(group_by_prefix(inputs), inputs)
+    batch = pack(prefix_tree(inputs), inputs)
     counts = [(a, len(t)) for a, t in zip(adapters, inputs, strict=True)]
     with torch.no_grad():
         hidden = tiny.decoder.hidden(

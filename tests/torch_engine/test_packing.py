@@ -1,51 +1,72 @@
-"""Which datums share a prefix, and how they are cut into micro-batches."""
+"""Packed micro-batches: every token has its place, and the model gives the same as one by one."""
 
 import numpy as np
-from hypothesis import given
+import torch
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.torch_engine import reference
+from tests.torch_engine.conftest import random_adapter
+from tests.torch_engine.test_prefix_tree import tries
 
-from mint.torch_engine.packing import Group, group_by_prefix, micro_batches, pack
-
-
-def tokens(*values):
-    return np.array(values, dtype=np.int32)
-
-
-def test_a_group_shares_its_prompt_and_single_datums_stay_alone():
-    prompt = [7, 7, 8, 9, 5]
-    inputs = [tokens(*prompt, 1), tokens(3, 3, 3, 3, 3), tokens(*prompt, 2, 2), tokens(*prompt)]
-    assert group_by_prefix(inputs) == [Group((0, 2, 3), 5), Group((1,), 0)]
+from mint.torch_engine.packing import pack
+from mint.torch_engine.prefix_tree import micro_batches, prefix_tree
 
 
-def test_a_short_common_beginning_does_not_merge_groups():
-    inputs = [tokens(1, 2, *[a] * 20, i) for a in (5, 6) for i in range(4)]
-    assert [g.prefix for g in group_by_prefix(inputs)] == [22, 22]
-
-
-def test_equal_datums_are_computed_once():
-    inputs = [tokens(*range(10))] * 3
-    assert group_by_prefix(inputs) == [Group((0, 1, 2), 10)]
-    assert len(pack(group_by_prefix(inputs), inputs).tokens_T) == 10
-
-
-def test_a_group_over_the_budget_is_split_and_keeps_its_prefix():
-    inputs = [tokens(*range(50), i, i) for i in range(6)]
-    batches = micro_batches(group_by_prefix(inputs), [52] * 6, token_budget=56)
-    assert batches == [[Group((i, i + 1, i + 2), 50)] for i in (0, 3)]
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=12), min_size=1, max_size=12),
-    st.integers(1, 40),
-)
-def test_every_position_of_every_datum_is_packed_where_its_tokens_are(lists, budget):
-    inputs = [tokens(*values) for values in lists]
-    seen = {}
-    for batch in micro_batches(group_by_prefix(inputs), [len(t) for t in inputs], budget):
-        packed = pack(batch, inputs)
+@given(tries, st.integers(1, 40))
+def test_every_position_of_every_datum_is_packed_where_its_tokens_are(inputs, budget):
+    seen = []
+    for part in micro_batches(prefix_tree(inputs), budget):
+        packed = pack(part, inputs)
+        assert len(packed.tokens_T) == part.packed_tokens
         for i, rows in packed.rows.items():
-            assert i not in seen
-            seen[i] = True
+            seen.append(i)
             assert packed.tokens_T[rows].tolist() == inputs[i].tolist()
             assert packed.positions_T[rows].tolist() == list(range(len(inputs[i])))
     assert sorted(seen) == list(range(len(inputs)))
+
+
+def branching(rng, trunk, depth):
+    """Datums that go on from `trunk` and branch again, some of them ending on the way."""
+    found = []
+    for _ in range(int(rng.integers(2, 4))):
+        here = np.concatenate([trunk, rng.integers(0, 256, int(rng.integers(1, 14)))])
+        found += [here] if depth == 0 or rng.random() < 0.3 else branching(rng, here, depth - 1)
+    return [datum.astype(np.int32) for datum in found]
+
+
+@settings(
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([12, 40, 1000]))
+def test_logits_and_adapter_gradients_are_those_of_each_datum_alone(tiny, seed, budget):
+    """Of transformers alone, in float64: several trees of several levels, cut at any budget."""
+    rng = np.random.default_rng(seed)
+    inputs = [d for _ in range(2) for d in branching(rng, rng.integers(0, 256, 5), depth=2)]
+    slopes = [rng.normal(0, 1, (len(d), tiny.decoder.vocab_size)) for d in inputs]
+    adapter = random_adapter(tiny.decoder, train_unembed=False)
+    model, params = reference.with_lora(tiny.plain, adapter)
+
+    for part in micro_batches(prefix_tree(inputs), budget):
+        batch = pack(part, inputs)
+        counts = [(adapter, len(batch.tokens_T))]
+        hidden = tiny.decoder.hidden(
+            torch.from_numpy(batch.tokens_T), torch.from_numpy(batch.positions_T), batch.plan,
+            counts,
+        )  # fmt: skip
+        logits = tiny.decoder.logits(hidden, counts)
+        loss = torch.zeros(())
+        for i, rows in batch.rows.items():
+            ours = logits[torch.from_numpy(rows)]
+            theirs = model(input_ids=torch.from_numpy(inputs[i].astype(np.int64))[None]).logits[0]
+            assert (ours - theirs).norm() <= 1e-4 * theirs.norm()
+            slope = torch.from_numpy(slopes[i])
+            (theirs * slope).sum().backward()
+            loss = loss + (ours * slope.float()).sum()
+        loss.backward()
+
+    expected = torch.zeros(adapter.layout.size, dtype=torch.float64)
+    for name, views in adapter.layout.views(expected).items():
+        for view, leaf in zip(views, params[name], strict=True):
+            assert leaf.grad is not None
+            view.copy_(leaf.grad)
+    assert (adapter.flat_grad.double() - expected).norm() <= 1e-5 * expected.norm()

@@ -20,8 +20,9 @@ from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.logprobs import Pairs, score, score_and_differentiate
 from mint.torch_engine.lora import TrainedAdapter
 from mint.torch_engine.losses import TORCH_LOSSES, LossInputs
-from mint.torch_engine.packing import PackedBatch, group_by_prefix, micro_batches, pack
+from mint.torch_engine.packing import PackedBatch, pack
 from mint.torch_engine.pass_data import PassData
+from mint.torch_engine.prefix_tree import micro_batches, prefix_tree
 
 Ints = NDArray[np.int64]
 
@@ -110,15 +111,13 @@ class TrainingPass:
 
     def _cut(self, token_budget: int) -> Part:
         left, wanted = self._waiting[0]
-        inputs = [self.data.inputs[i] for i in left]
-        groups = group_by_prefix(inputs)
-        first = micro_batches(groups, [len(tokens) for tokens in inputs], token_budget)[0]
-        batch = pack(first, inputs)
-        local = sorted(batch.rows)
-        members = np.array([left[n] for n in local], dtype=np.int64)
+        first = micro_batches(prefix_tree(self.data.inputs, left), token_budget)[0]
+        batch = pack(first, self.data.inputs)
+        members = np.array(sorted(batch.rows), dtype=np.int64)
         pairs_P = self.data.pairs_of(members)
         rows_P = np.repeat(
-            np.concatenate([batch.rows[n] for n in local]), self.data.targets_per_position(members)
+            np.concatenate([batch.rows[i] for i in members]),
+            self.data.targets_per_position(members),
         )
         datum_P = np.repeat(np.arange(len(members)), self.data.sizes_N[members])
         put = self._put
