@@ -40,9 +40,8 @@ import httpx
 import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.machine import machine
-
 import mint
+from benchmarks.machine import machine
 from mint.testing import LocalService, local_service, tiny_model
 
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -1,6 +1,6 @@
 """API keys. Secrets never come here, only their hashes."""
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from mint.core.errors import NotFoundError
 from mint.core.ids import KeyId, Owner
@@ -8,6 +8,10 @@ from mint.server.store import rows
 from mint.server.store.database import Database
 from mint.server.store.records import Key
 from mint.server.store.schema import keys
+
+_USABLE = select(keys).where(
+    keys.c.secret_hash == bindparam("its_hash"), keys.c.revoked_at.is_(None)
+)
 
 
 class Keys(Database):
@@ -33,9 +37,7 @@ class Keys(Database):
     def key_by_hash(self, secret_hash: str) -> Key | None:
         """The key of this hash, unless it is unknown or revoked."""
         with self.reading() as tx:
-            row = tx.execute(
-                select(keys).where(keys.c.secret_hash == secret_hash, keys.c.revoked_at.is_(None))
-            ).one_or_none()
+            row = tx.execute(_USABLE, {"its_hash": secret_hash}).one_or_none()
         return rows.key(row) if row else None
 
     def key(self, key_id: KeyId) -> Key:

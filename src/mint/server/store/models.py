@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select
 from sqlalchemy.exc import IntegrityError
 
 from mint.core.errors import NotFoundError
@@ -14,14 +14,19 @@ from mint.server.store.database import Database
 from mint.server.store.records import Model, ModelState, NewModel, NewSampler, Sampler
 from mint.server.store.schema import models, samplers, served_models, sessions
 
+_MODEL = select(models).where(
+    models.c.owner == bindparam("its_owner"), models.c.model_id == bindparam("its_id")
+)
+_SAMPLER = select(samplers).where(
+    samplers.c.owner == bindparam("its_owner"), samplers.c.sampler_id == bindparam("its_id")
+)
+
 
 class Models(Database):
     def model(self, owner: Owner, model_id: ModelId) -> Model:
         """Raises: NotFoundError: unknown, or another owner's."""
         with self.reading() as tx:
-            row = tx.execute(
-                select(models).where(models.c.owner == owner, models.c.model_id == model_id)
-            ).one_or_none()
+            row = tx.execute(_MODEL, {"its_owner": owner, "its_id": model_id}).one_or_none()
         if not row:
             raise no_model(model_id)
         return rows.model(row)
@@ -80,11 +85,7 @@ class Models(Database):
     def sampler(self, owner: Owner, sampler_id: SamplerId) -> Sampler:
         """Raises: NotFoundError: unknown, or another owner's."""
         with self.reading() as tx:
-            row = tx.execute(
-                select(samplers).where(
-                    samplers.c.owner == owner, samplers.c.sampler_id == sampler_id
-                )
-            ).one_or_none()
+            row = tx.execute(_SAMPLER, {"its_owner": owner, "its_id": sampler_id}).one_or_none()
         if not row:
             raise _no_sampler(sampler_id)
         return rows.sampler(row)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import Select, bindparam, func, select
 
 from mint.core.errors import Fault
 from mint.core.ids import ModelId, OperationId, Owner
@@ -25,6 +24,7 @@ from mint.server.store.postgres import Lock, alone_in_transaction
 from mint.server.store.records import (
     NO_EFFECTS,
     Effects,
+    Ending,
     ModelState,
     NewModel,
     NewOperation,
@@ -45,6 +45,50 @@ _SEEN = (
 
 _STEPS = ("OptimStep", "DiscardGradients", "LoadWeights")
 """Operations that clear a model's gathered gradient."""
+
+# The statements of every request and every operation are built once: building one takes twice as
+# long as running it.
+_RECORD = select(*(column for column in operations.c if column.name != "payload")).where(
+    operations.c.owner == bindparam("its_owner"), operations.c.id == bindparam("number")
+)
+_WITH_STATUS = (
+    select(*_SEEN)
+    .where(operations.c.status == bindparam("its_status"), operations.c.id > bindparam("after"))
+    .order_by(operations.c.id)
+)
+_PENDING_SAMPLES = (
+    select(func.count())
+    .select_from(operations)
+    .where(
+        operations.c.status == OperationStatus.PENDING,
+        operations.c.owner == bindparam("its_owner"),
+        operations.c.kind == "Sample",
+    )
+)
+_TAKE = (
+    operations.update()
+    # A cancellation comes before or after, not in between.
+    .where(
+        operations.c.id.in_(bindparam("ids", expanding=True)),
+        operations.c.status == OperationStatus.PENDING,
+    )
+    .returning(operations.c.id, operations.c.kind, operations.c.payload)
+)
+
+
+def _failed_pass() -> Select[tuple[int | None]]:
+    """The query of `failed_pass_before`."""
+    mine = (operations.c.model_id == bindparam("its_model")) & (operations.c.id < bindparam("step"))
+    unseen = (operations.c.status == OperationStatus.FAILED) & operations.c.started_at.is_(None)
+    steps = mine & operations.c.kind.in_(_STEPS) & ~unseen
+    last_step = select(func.coalesce(func.max(operations.c.id), 0)).where(steps)
+    failed = mine & operations.c.kind.in_(PASSES) & unseen
+    return select(func.max(operations.c.id)).where(
+        failed, operations.c.id > last_step.scalar_subquery()
+    )
+
+
+_FAILED_PASS = _failed_pass()
 
 
 class Operations(Database):
@@ -73,11 +117,9 @@ class Operations(Database):
             # Numbers are given in the order in which rows become visible: the worker asks for
             # what came after the last one it saw, and would pass by a row that commits late.
             alone_in_transaction(tx, Lock.ARRIVAL)
-            try:
-                with tx.begin_nested():  # a savepoint: losing the race undoes this row only
-                    operation_id = insert(tx, request, failure, now)
-            except IntegrityError:
-                return first(tx, request)  # our own earlier row answers for both
+            if (known := first(tx, request)) is not None:
+                return known  # our own earlier row answers for both
+            operation_id = insert(tx, request, failure, now)
             if model is not None:
                 state = ModelState.FAILED if failure else ModelState.CREATING
                 insert_model(tx, model, state=state, now=now)
@@ -87,13 +129,9 @@ class Operations(Database):
 
     def operation(self, owner: Owner, operation_id: OperationId) -> OperationRecord:
         """Raises: NotFoundError: unknown, forgotten long after its end, or another owner's."""
-        columns = [c for c in operations.c if c.name != "payload"]
+        its = {"its_owner": owner, "number": number(operation_id)}
         with self.reading() as tx:
-            row = tx.execute(
-                select(*columns).where(
-                    operations.c.owner == owner, operations.c.id == number(operation_id)
-                )
-            ).one_or_none()
+            row = tx.execute(_RECORD, its).one_or_none()
         if not row:
             raise no_operation(operation_id)
         return rows.operation(row)
@@ -126,15 +164,7 @@ class Operations(Database):
     def pending_samples_of(self, owner: Owner) -> int:
         """How many sampling requests of one owner wait."""
         with self.reading() as tx:
-            return tx.execute(
-                select(func.count())
-                .select_from(operations)
-                .where(
-                    operations.c.status == OperationStatus.PENDING,
-                    operations.c.owner == owner,
-                    operations.c.kind == "Sample",
-                )
-            ).scalar_one()
+            return tx.execute(_PENDING_SAMPLES, {"its_owner": owner}).scalar_one()
 
     def failed_pass_before(self, step: OperationId, model_id: ModelId) -> OperationId | None:
         """The last pass on a model that failed before an engine saw it, between its last step and
@@ -143,16 +173,9 @@ class Operations(Database):
         The engine cannot know of it, so whoever starts the step has to. A step that failed in the
         same way used up no gradient, so it does not count as one.
         """
-        mine = (operations.c.model_id == model_id) & (operations.c.id < number(step))
-        unseen = (operations.c.status == OperationStatus.FAILED) & operations.c.started_at.is_(None)
-        steps = mine & operations.c.kind.in_(_STEPS) & ~unseen
-        last_step = select(func.coalesce(func.max(operations.c.id), 0)).where(steps)
-        failed = mine & (operations.c.kind.in_(PASSES)) & unseen
         with self.reading() as tx:
             found = tx.execute(
-                select(func.max(operations.c.id)).where(
-                    failed, operations.c.id > last_step.scalar_subquery()
-                )
+                _FAILED_PASS, {"its_model": model_id, "step": number(step)}
             ).scalar_one()
         return None if found is None else OperationId(str(found))
 
@@ -161,10 +184,8 @@ class Operations(Database):
     ) -> list[PendingOperation]:
         with self.reading() as tx:
             found = tx.execute(
-                select(*_SEEN)
-                .where(operations.c.status == status, operations.c.id > after)
-                .order_by(operations.c.id)
-                .limit(limit)
+                _WITH_STATUS.limit(limit) if limit is not None else _WITH_STATUS,
+                {"its_status": status, "after": after},
             ).all()
         return [rows.pending(row) for row in found]
 
@@ -174,20 +195,13 @@ class Operations(Database):
         Those that are no longer pending (cancelled meanwhile) are left out.
         """
         ids = [number(operation_id) for operation_id in operation_ids]
-        wanted = (operations.c.id.in_(ids)) & (operations.c.status == OperationStatus.PENDING)
+        values = {"status": OperationStatus.RUNNING, "started_at": self._clock()}
         with self.writing() as tx:
-            found = tx.execute(
-                select(operations.c.id, operations.c.kind, operations.c.payload)
-                .where(wanted)
-                .order_by(operations.c.id)
-                .with_for_update()  # a cancellation comes before or after, not in between
-            ).all()
-            tx.execute(
-                operations.update()
-                .where(wanted)
-                .values(status=OperationStatus.RUNNING, started_at=self._clock())
-            )
-        return [(OperationId(str(row.id)), row.kind, row.payload) for row in found]
+            found = tx.execute(_TAKE, {"ids": ids, **values}).all()
+        return [
+            (OperationId(str(row.id)), row.kind, row.payload)
+            for row in sorted(found, key=lambda row: row.id)
+        ]
 
     def requeue(self, operation_ids: Sequence[OperationId]) -> None:
         """Let operations wait again that an engine process took and died with."""
@@ -220,13 +234,22 @@ class Operations(Database):
             Folders of checkpoints that were replaced; the caller removes them, now that nothing
             names them any more.
         """
-        assert (result is None) != (failure is None)
+        ending = Ending(
+            operation_id=operation_id, result=result, failure=failure, effects=effects,
+            was_started=was_started,
+        )  # fmt: skip
+        return self.finish_all([ending])
+
+    def finish_all(self, endings: Sequence[Ending]) -> list[str]:
+        """End operations that ended together: all of them, or none if the database refuses.
+
+        See `finish`.
+        """
         now = self._clock()
         with self.writing() as tx:
-            if not end(tx, operation_id, result, failure, now, was_started=was_started):
-                return []
-            count(tx, operation_id, effects, failed=failure is not None, now=now)
-            return apply(tx, effects, now)
+            ended = [one for ending in endings if (one := end(tx, ending, now))]
+            count(tx, ended, now)
+            return [folder for one in ended for folder in apply(tx, one.ending.effects, now)]
 
     def cancel(self, owner: Owner, operation_id: OperationId) -> OperationStatus:
         """Withdraw an operation that still waits; others stay as they are.
@@ -249,7 +272,8 @@ class Operations(Database):
                 raise no_operation(operation_id)
             if row.status != OperationStatus.PENDING:
                 return OperationStatus(row.status)
-            end(tx, operation_id, None, Failure("cancelled by the caller.", Fault.CANCELLED), now)
+            failure = Failure("cancelled by the caller.", Fault.CANCELLED)
+            end(tx, Ending(operation_id=operation_id, failure=failure), now)
             if row.kind in BEGINNINGS:
                 apply(tx, Effects(model_id=row.model_id, model_state=ModelState.FAILED), now)
         return OperationStatus.FAILED

@@ -8,6 +8,7 @@ from enum import StrEnum
 from mint.core.errors import Fault
 from mint.core.ids import KeyId, ModelId, OperationId, Owner, SamplerId, SessionId
 from mint.core.lora import LoraSpec
+from mint.core.operations import Failure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,3 +307,19 @@ class Effects:
 
 
 NO_EFFECTS = Effects()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How one operation ended: with a result or with a failure."""
+
+    operation_id: OperationId
+    result: bytes | None = None
+    """wire.payloads.encode_result(result)."""
+    failure: Failure | None = None
+    effects: Effects = NO_EFFECTS
+    was_started: bool = True
+    """False: it was taken for an engine that then never saw it."""
+
+    def __post_init__(self) -> None:
+        assert (self.result is None) != (self.failure is None)

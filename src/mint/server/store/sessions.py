@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import bindparam, exists, func, select
 from sqlalchemy.exc import IntegrityError
 
 from mint.core.errors import NotFoundError
@@ -12,6 +12,10 @@ from mint.server.store import rows
 from mint.server.store.database import Database
 from mint.server.store.records import Model, ModelState, NewSession, Sampler, Session
 from mint.server.store.schema import checkpoints, models, samplers, sessions
+
+_SESSION = select(sessions).where(
+    sessions.c.owner == bindparam("its_owner"), sessions.c.session_id == bindparam("its_id")
+)
 
 
 class Sessions(Database):
@@ -43,7 +47,7 @@ class Sessions(Database):
     def session(self, owner: Owner, session_id: SessionId) -> Session:
         """Raises: NotFoundError: unknown, or another owner's."""
         with self.reading() as tx:
-            row = tx.execute(select(sessions).where(_own(owner, session_id))).one_or_none()
+            row = tx.execute(_SESSION, {"its_owner": owner, "its_id": session_id}).one_or_none()
         if not row:
             raise _no_session(session_id)
         return rows.session(row)

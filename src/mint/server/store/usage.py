@@ -1,19 +1,20 @@
 """What was computed for whom, by the hour, and what is stored for them."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.exc import IntegrityError
 
-from mint.core.ids import OperationId, Owner
+from mint.core.ids import Owner
 from mint.server.store.database import Database
-from mint.server.store.records import Effects, Storage, Usage
+from mint.server.store.operation_rows import Ended
+from mint.server.store.records import Storage, Usage
 from mint.server.store.schema import (
     checkpoints,
     models,
-    operations,
     samplers,
     sessions,
     usage,
@@ -26,6 +27,22 @@ _COUNTS = (
     "operations", "failed", "trained_tokens", "prompt_tokens", "sampled_tokens", "checkpoints",
 )  # fmt: skip
 _SUMS = [func.sum(usage.c[name]).label(name) for name in _COUNTS]
+
+_ADD = (
+    usage.update()
+    .where(*(column == bindparam(f"its_{column.name}") for column in usage.primary_key.columns))
+    .values({name: usage.c[name] + bindparam(f"more_{name}") for name in _COUNTS})
+)
+_OF_MODEL = (
+    select(models.c.base_model, sessions.c.key_id)
+    .join(sessions, sessions.c.session_id == models.c.session_id)
+    .where(models.c.model_id == bindparam("its_id"))
+)
+_OF_SAMPLER = (
+    select(samplers.c.base_model, sessions.c.key_id)
+    .join(sessions, sessions.c.session_id == samplers.c.session_id)
+    .where(samplers.c.sampler_id == bindparam("its_id"))
+)
 
 
 class UsageBook(Database):
@@ -96,25 +113,39 @@ class UsageBook(Database):
             ]
 
 
-def count(
-    tx: Connection, operation_id: OperationId, effects: Effects, *, failed: bool, now: datetime
-) -> None:
-    """Add an operation that has ended to its owner's usage, in the transaction that ends it.
+def count(tx: Connection, ended: Iterable[Ended], now: datetime) -> None:
+    """Add operations that have ended to their owners' usage, in the transaction that ends them.
 
-    It counts for the key that its session was opened with.
+    They count for the key that their session was opened with.
     """
-    who = _who(tx, int(operation_id))
-    if who is None:
-        return
-    amounts = {
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    names: dict[tuple[str | None, ...], tuple[str, str]] = {}
+    amounts: dict[tuple[str, str, str], Counter[str]] = {}
+    for one in ended:
+        if one.kind in _HOUSEKEEPING:
+            continue
+        place = (one.model_id, one.sampler_id)
+        if place not in names:
+            names[place] = _key_and_base(tx, one)
+        amounts.setdefault((one.owner, *names[place]), Counter()).update(_amounts(one))
+    for (owner, key_id, base_model), amount in amounts.items():
+        row = {"hour": hour, "owner": owner, "key_id": key_id, "base_model": base_model}
+        _add_or_begin(tx, row, {name: amount[name] for name in _COUNTS})
+
+
+def _amounts(ended: Ended) -> dict[str, int]:
+    ending, tokens = ended.ending, ended.ending.effects.tokens
+    return {
         "operations": 1,
-        "failed": int(failed),
-        "trained_tokens": effects.tokens.trained,
-        "prompt_tokens": effects.tokens.prompt,
-        "sampled_tokens": effects.tokens.sampled,
-        "checkpoints": int(effects.checkpoint is not None),
+        "failed": int(ending.failure is not None),
+        "trained_tokens": tokens.trained,
+        "prompt_tokens": tokens.prompt,
+        "sampled_tokens": tokens.sampled,
+        "checkpoints": int(ending.effects.checkpoint is not None),
     }
-    row = {"hour": now.replace(minute=0, second=0, microsecond=0), **who}
+
+
+def _add_or_begin(tx: Connection, row: Mapping[str, Any], amounts: Mapping[str, int]) -> None:
     if _add(tx, row, amounts):
         return
     try:
@@ -126,29 +157,15 @@ def count(
 
 def _add(tx: Connection, row: Mapping[str, Any], amounts: Mapping[str, int]) -> bool:
     """Add to the row of that name; False: there is none."""
-    same = [usage.c[name] == value for name, value in row.items()]
-    more = {name: usage.c[name] + amount for name, amount in amounts.items()}
-    return tx.execute(usage.update().where(*same).values(more)).rowcount > 0
+    same = {f"its_{name}": value for name, value in row.items()}
+    more = {f"more_{name}": amount for name, amount in amounts.items()}
+    return tx.execute(_ADD, {**same, **more}).rowcount > 0
 
 
-def _who(tx: Connection, number: int) -> dict[str, str] | None:
-    """Owner, key and base model of an operation; None: it is nobody's work."""
-    operation = tx.execute(
-        select(
-            operations.c.owner, operations.c.kind, operations.c.model_id, operations.c.sampler_id
-        ).where(operations.c.id == number)
-    ).one()
-    if operation.kind in _HOUSEKEEPING:
-        return None
-    of_model = operation.model_id is not None
-    table, its_id = (models, operation.model_id) if of_model else (samplers, operation.sampler_id)
-    found = tx.execute(
-        select(table.c.base_model, sessions.c.key_id)
-        .join(sessions, sessions.c.session_id == table.c.session_id)
-        .where(table.c["model_id" if of_model else "sampler_id"] == its_id)
-    ).one_or_none()
-    return {
-        "owner": operation.owner,
-        "key_id": (found.key_id if found else None) or "",
-        "base_model": found.base_model if found else "",
-    }
+def _key_and_base(tx: Connection, ended: Ended) -> tuple[str, str]:
+    """Key and base model of an operation; "" for what cannot be told."""
+    if ended.model_id is not None:
+        found = tx.execute(_OF_MODEL, {"its_id": ended.model_id}).one_or_none()
+    else:
+        found = tx.execute(_OF_SAMPLER, {"its_id": ended.sampler_id}).one_or_none()
+    return ((found.key_id or ""), found.base_model) if found else ("", "")
