@@ -64,6 +64,10 @@ class PassData:
         lengths = np.array([len(self.inputs[i]) for i in members])
         return np.repeat(self.sizes_N[members] // lengths, lengths)
 
+    def any_of(self, is_so_P: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """bool `[N]`: whether it is so of any pair of a datum."""
+        return np.logical_or.reduceat(is_so_P, self.starts_N)
+
     def split(self, values_P: Floats) -> tuple[Floats, ...]:
         """Back from pairs to datums, each in the shape of its targets."""
         parts = np.split(values_P, self.starts_N[1:])
