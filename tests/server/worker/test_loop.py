@@ -249,7 +249,7 @@ def test_a_running_sample_ends_when_it_is_cancelled(house):
     assert house.error(sample)[1] is Fault.CANCELLED
 
 
-@pytest.mark.parametrize("what", ["pending", "take", "finish"])
+@pytest.mark.parametrize("what", ["pending", "take", "finish_all"])
 def test_a_store_that_refuses_for_a_while_costs_neither_weights_nor_results(
     quiet_house, monkeypatch, what
 ):
@@ -399,6 +399,25 @@ def test_a_busy_worker_does_not_read_the_queue_at_every_step(house):
 
     reads = [s for s in statements if "FROM operations" in s and "ORDER BY operations.id" in s]
     assert len(reads) < 50
+
+
+def test_what_ends_together_is_written_together(quiet_house):
+    client = quiet_house.client
+    asked = [client.sample(max_tokens=3) for _ in range(20)]
+    transactions: list[str] = []
+    event.listen(
+        quiet_house.store._engine,
+        "before_cursor_execute",
+        lambda _c, _cur, statement, *_: transactions.append(statement),
+    )
+    quiet_house.open()
+    until(lambda: set(asked) <= set(quiet_house.heard.ids))
+
+    assert all(client.record(one).status is OperationStatus.DONE for one in asked)
+    # One that takes them, one that ends them, and perhaps one of a first look that came too early.
+    assert transactions.count("BEGIN IMMEDIATE") <= 3
+    [used] = [row for row in quiet_house.store.usage_by_key(ANNE) if row.sampled_tokens]
+    assert (used.operations, used.sampled_tokens, used.failed) == (20, 60, 0)
 
 
 def test_the_time_an_engine_computes_is_told_and_waiting_is_not(house):

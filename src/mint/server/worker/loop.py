@@ -16,7 +16,7 @@ from mint.server.channel.health import EnginePhase
 from mint.server.scheduler.fairness import Served
 from mint.server.scheduler.plan import Limits, plan
 from mint.server.store.database import utcnow
-from mint.server.store.records import NO_EFFECTS, Effects, PendingOperation
+from mint.server.store.records import NO_EFFECTS, Effects, Ending, PendingOperation
 from mint.server.store.store import Store
 from mint.server.worker.accounting import tokens_of
 from mint.server.worker.dispatch import Dispatch, encode_result, refused
@@ -159,22 +159,22 @@ class Worker:
     # ------------------------------------------------------------ out
 
     def _end(self, outcomes: list[Outcome]) -> None:
-        for outcome in outcomes:
-            row, work = self._running.pop(outcome.operation_id)
-            self._learn_models()
-            self._finish(row, work, outcome)
-        if outcomes:
-            self._reports.ended([outcome.operation_id for outcome in outcomes])
-
-    def _finish(self, row: PendingOperation, work: Work, outcome: Outcome) -> None:
-        result, failure, effects = self._interpret(row, work, outcome)
-        replaced = self._kept(
-            lambda: self._store.finish(row.operation_id, result, failure, effects)
-        )
-        for folder in replaced:
+        if not outcomes:
+            return
+        self._learn_models()
+        endings = [self._ending(outcome) for outcome in outcomes]
+        for folder in self._kept(lambda: self._store.finish_all(endings)):
             self._remove(folder)
+        self._reports.ended([outcome.operation_id for outcome in outcomes])
+
+    def _ending(self, outcome: Outcome) -> Ending:
+        row, work = self._running.pop(outcome.operation_id)
+        result, failure, effects = self._interpret(row, work, outcome)
         if failure is not None and failure.fault is Fault.SERVER:
             _log.error("operation %s (%s) failed: %s", row.operation_id, row.kind, failure.message)
+        return Ending(
+            operation_id=row.operation_id, result=result, failure=failure, effects=effects
+        )
 
     def _interpret(
         self, row: PendingOperation, work: Work, outcome: Outcome
