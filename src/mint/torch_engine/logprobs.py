@@ -20,8 +20,9 @@ from torch.nn import functional as F
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.lora import AdapterWeights, TrainedAdapter
 
-CHUNK_VALUES = 8 * 2**20
-"""Logits of one chunk: 32 MiB of float32."""
+CHUNK_VALUES = 4 * 2**20
+"""Logits of one chunk: 16 MiB of float32. Half of it takes 8 % more time, twice as much 4 % less, and
+a pass cannot pause inside."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,6 +172,7 @@ def score_and_differentiate(
         h_NE = hidden_TE[chunk.rows_N]
         logits_NV = head.logits(h_NE)
         logp, lse_N = score_chunk(logits_NV, chunk, some.target_P)
+        tick(len(chunk.rows_N))
         which = chosen[chunk.pairs]
         logp_P[which] = logp
         on = active_P[which]
@@ -181,5 +183,5 @@ def score_and_differentiate(
         d_NV = logits_NV.sub_(lse_N[:, None]).exp_().mul_(-total_N[:, None])
         d_NV.index_put_((chunk.local, some.target_P[chunk.pairs]), slope_P, accumulate=True)
         grad_TE[chunk.rows_N] = head.backward(h_NE, d_NV)
-        tick(2 * len(chunk.rows_N))
+        tick(len(chunk.rows_N))
     return logp_P, grad_TE

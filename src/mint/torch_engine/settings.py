@@ -33,7 +33,7 @@ class EngineSettings:
     """Folder for weights that leave memory for a while; emptied at start."""
     batch_tokens: int = 640
     """Packed tokens of one training micro-batch at most; memory that is short makes it less. On a CPU
-    the products are at their best from some 200 on, and 640 tokens take 1.3 GB of activations for a
+    the products are at their best from some 200 on, and 640 tokens take 0.9 GB of activations for a
     model of 135 M parameters. A GPU wants some thousands."""
     training_share: float = 0.5
     """Of the computing, while both sampling and training wait. A turn of training is as long as a

@@ -44,7 +44,7 @@ class Part(Protocol):
 
 
 class Pass(Protocol):
-    """What can share a forward: a Pass[Any], which says more, or another loss of this shape."""
+    """What can share a forward: a TrainingPass, which says more, or another loss of this shape."""
 
     adapter: TrainedAdapter
 
