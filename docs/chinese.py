@@ -196,6 +196,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "Send a downloaded checkpoint in FOLDER to a server and print its path there.": "把下载到 FOLDER 的检查点发送到服务器，并打印它在那里的路径。",
         "Make a checkpoint of the PEFT LoRA in PATH, and print its path.": "把 PATH 里的 PEFT LoRA 变成检查点，并打印它的路径。",
         "Write CHECKPOINT into the new folder OUT, as a PEFT adapter or merged into a full model.": "把 CHECKPOINT 写到新目录 OUT：作为 PEFT 适配器，或合并成完整的模型。",
+        "Check the installation and the server; with --parity, the server's numbers too.": "检查安装与服务器；加 --parity 时也核对服务器的数值。",
         "Ask a model PROMPT and print its answers.": "把 PROMPT 交给模型并打印回答。",
         # Performance.
         "claim": "命题",

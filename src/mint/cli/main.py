@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "export": Entry(
             "mint.cli.adapters:export", "Write a checkpoint as a PEFT adapter or a merged model."
         ),
+        "doctor": Entry("mint.cli.doctor:doctor", "Check installation, server and its numbers."),
         "sample": Entry("mint.cli.sample:sample", "Ask a base model or a checkpoint."),
     }
 )

@@ -89,7 +89,7 @@ def ask_server(connection: "Connection", path: str, base_model: str) -> ServerSi
     """Have a server score the fixed prompts with a checkpoint, and without."""
     import mint
 
-    prompts = _prompts(connection, base_model)
+    prompts = fixed_prompts(connection, base_model)
     with mint.ServiceClient(base_url=connection.base_url, api_key=connection.api_key) as service:
         sides = []
         for client in (
@@ -112,7 +112,8 @@ def write_note(folder: Path, verification: Verification | None, **facts: Any) ->
     (folder / "export.json").write_text(json.dumps(note, indent=2, ensure_ascii=False) + "\n")
 
 
-def _prompts(connection: "Connection", base_model: str) -> list[list[int]]:
+def fixed_prompts(connection: "Connection", base_model: str) -> list[list[int]]:
+    """The fixed texts as tokens of a served model."""
     from tokenizers import Tokenizer
 
     from mint.client.settings import default_home
