@@ -29,6 +29,8 @@ from mint.core.operations import (
     ForwardBackward,
     ImportAdapter,
     Imported,
+    InterpolateCheckpoints,
+    Interpolated,
     LoadWeights,
     ModelReady,
     OptimStep,
@@ -37,6 +39,7 @@ from mint.core.operations import (
     ReleaseSampler,
     ResolveModel,
     Result,
+    ReverseKL,
     Sample,
     SampleResult,
     SaveWeights,
@@ -48,7 +51,9 @@ from mint.torch_engine import checkpoint
 from mint.torch_engine.adapter_import import import_adapter
 from mint.torch_engine.bases import Base, Bases
 from mint.torch_engine.budget import Budget, budget
+from mint.torch_engine.interpolation import interpolate
 from mint.torch_engine.provenance import Origin, Provenance
+from mint.torch_engine.reverse_kl import Reference, ReverseKLPass, check_vocabulary
 from mint.torch_engine.samplers import SamplerShelf
 from mint.torch_engine.settings import EngineSettings
 from mint.torch_engine.trained import TrainedModel
@@ -72,7 +77,7 @@ class _Lane:
 
     model_id: ModelId
     queue: deque[Work] = field(default_factory=deque)
-    passing: TrainingPass | None = None
+    passing: TrainingPass | ReverseKLPass | None = None
 
 
 class TorchEngine:
@@ -187,7 +192,7 @@ class TorchEngine:
             if not lane.queue:
                 continue
             model = self._models.get(lane.model_id)
-            if model and isinstance(lane.queue[0].operation, ForwardBackward):
+            if model and isinstance(lane.queue[0].operation, ForwardBackward | ReverseKL):
                 passing.setdefault(model.base, []).append(lane)
             else:
                 others.append(lane)
@@ -217,7 +222,7 @@ class TorchEngine:
     def _train(self, base: Base, lanes: list[_Lane]) -> tuple[float, list[Outcome]]:
         """One turn of the passes that wait on a base model."""
         outcomes: list[Outcome] = []
-        passes: dict[TrainingPass, _Lane] = {}
+        passes: dict[TrainingPass | ReverseKLPass, _Lane] = {}
         for lane in lanes:
             refused = _guarded(lane.queue[0], lambda lane=lane: self._begin(lane))
             if refused:
@@ -240,11 +245,27 @@ class TorchEngine:
         return cost, outcomes
 
     def _begin(self, lane: _Lane) -> None:
-        operation = lane.queue[0].operation
-        assert isinstance(operation, ForwardBackward)
-        if lane.passing is None:
-            model = self._models[lane.model_id]
-            lane.passing = TrainingPass(model.base.decoder, model.adapter, operation)
+        if lane.passing:
+            return
+        work, model = lane.queue[0], self._models[lane.model_id]
+        decoder = model.base.decoder
+        match work.operation:
+            case ForwardBackward() as operation:
+                lane.passing = TrainingPass(decoder, model.adapter, operation)
+            case ReverseKL() as operation:
+                reference = self._reference(operation, work.folder, model.base)
+                lane.passing = ReverseKLPass(decoder, model.adapter, reference, operation)
+            case other:
+                raise AssertionError(f"{type(other).__name__} is no pass")
+
+    def _reference(self, operation: ReverseKL, folder: Path | None, student: Base) -> Reference:
+        base = self._bases.get(operation.reference_base, self._held_bytes())
+        if base is not student:
+            check_vocabulary(self._bases.resolve(base.name), self._bases.resolve(student.name))
+        decoder, path = base.decoder, operation.reference_weights
+        if path is None:
+            return Reference(decoder, None)
+        return Reference(decoder, self._shelf.get(path, folder, decoder.targets, decoder.device))
 
     def _budget(self, base: Base) -> Budget:
         return budget(
@@ -256,17 +277,18 @@ class TorchEngine:
 
     def _passed(self, lane: _Lane) -> PassResult:
         """The result of a pass that is done, with what is known of the data's sampling."""
-        operation, model = lane.queue[0].operation, self._models[lane.model_id]
-        assert isinstance(operation, ForwardBackward)
-        assert lane.passing
-        if not operation.forward_only:
+        model, running = self._models[lane.model_id], lane.passing
+        assert running
+        result = running.result()
+        if _is_gradient_pass(lane.queue[0]):
             model.passes += 1
-        result = lane.passing.result()
+        if isinstance(running, ReverseKLPass):
+            return result
         parity = self._provenance.of_pass(
-            Origin.of(lane.model_id, model.adapter.version, lane.passing.loss.temperature),
-            lane.passing.data.targets_P,
-            lane.passing.data.values.get("logprobs"),
-            lane.passing.logprobs_P,
+            Origin.of(lane.model_id, model.adapter.version, running.loss.temperature),
+            running.data.targets_P,
+            running.data.values.get("logprobs"),
+            running.logprobs_P,
             self._settings.parity_threshold,
         )
         return replace(result, metrics={**result.metrics, **parity})
@@ -329,8 +351,7 @@ class TorchEngine:
         work = lane.queue.popleft()
         lane.passing = None
         failed = isinstance(outcome.result, Failure)
-        is_pass = isinstance(work.operation, ForwardBackward) and not work.operation.forward_only
-        if failed and is_pass and lane.model_id in self._models:
+        if failed and _is_gradient_pass(work) and lane.model_id in self._models:
             self._models[lane.model_id].spoil(work.operation_id)
         del self._lanes[lane.model_id]
         if lane.queue:
@@ -348,6 +369,8 @@ class TorchEngine:
             case ImportAdapter():
                 assert work.source is not None
                 return self._import(operation, work.source, _folder(work))
+            case InterpolateCheckpoints():
+                return self._interpolate(operation, work)
             case UnloadModel(model_id=model_id):
                 if model := self._models.pop(model_id, None):
                     model.base.users -= 1
@@ -399,6 +422,10 @@ class TorchEngine:
         finally:
             shutil.rmtree(source, ignore_errors=True)
 
+    def _interpolate(self, operation: InterpolateCheckpoints, work: Work) -> Interpolated:
+        base = self._bases.get(operation.base_model, self._held_bytes())
+        return interpolate(operation, base.decoder, work.terms, _folder(work))
+
     def _refuse_twice(self, model_id: ModelId) -> None:
         if model_id in self._models:
             raise UserError(f"model {model_id} exists already.")
@@ -424,6 +451,13 @@ class TorchEngine:
 def _folder(work: Work) -> Path:
     assert work.folder is not None, f"{type(work.operation).__name__} comes with a folder"
     return work.folder
+
+
+def _is_gradient_pass(work: Work) -> bool:
+    operation = work.operation
+    if isinstance(operation, ForwardBackward):
+        return not operation.forward_only
+    return isinstance(operation, ReverseKL)
 
 
 def _withdrawn(work: Work) -> Outcome:

@@ -11,18 +11,22 @@ Shapes: T packed tokens of a part, E model width, V vocabulary, P (position, tar
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mint.core.errors import UserError
+from mint.core.models import ServedModel
 from mint.core.operations import ReverseKL, ReverseKLResult
 from mint.core.reverse_kl import CheckedReverseKL, check_reverse_kl
 from mint.torch_engine.course import Course
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.logprobs import Head, Pairs, chunks, never, score_chunk
 from mint.torch_engine.lora import AdapterWeights, TrainedAdapter
+from mint.torch_engine.models.loader import load_tokenizer
 from mint.torch_engine.packing import PackedBatch
 from mint.torch_engine.pass_data import PassData
 from mint.torch_engine.passes import Part, PassInParts, packed
@@ -36,6 +40,22 @@ class Reference:
 
     decoder: Decoder
     weights: AdapterWeights | None
+
+
+def check_vocabulary(reference: ServedModel, student: ServedModel) -> None:
+    """Refuse two base models whose token ids mean different texts: their KL would say nothing.
+
+    Raises:
+        UserError: names both.
+    """
+    theirs, ours = (
+        load_tokenizer(Path(model.tokenizer_folder)).get_vocab() for model in (reference, student)
+    )
+    if theirs != ours:
+        raise UserError(
+            f"the reference {reference.name!r} has another vocabulary than {student.name!r}: the "
+            "same id is another text there. Choose a reference of the same family."
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
