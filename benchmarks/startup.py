@@ -8,13 +8,11 @@ asks for one token of the base model.
 
 The table is the time line of the median run: what a line names had happened by then.
 
-    python benchmarks/startup.py [--repeats 3] [--model NAME[=FOLDER]] [--threads N]
+    python -m benchmarks.startup [--repeats 3] [--model NAME[=FOLDER]] [--threads N] [--save]
 
 Prints a table, and a last line of JSON.
 """
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -23,18 +21,15 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import httpx
 import psutil
 
 import mint
-from mint.client.settings import EMBEDDED_MODEL
+from benchmarks import harness
 from mint.testing.service import wait_until_serving, without_settings
 from mint.torch_engine.models.registry import ModelRegistry
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from benchmarks.machine import machine
 
 MARKS: Mapping[str, str] = {
     "serving ": "engine process has its imports and knows its models",
@@ -48,7 +43,7 @@ PROMPT = "The first word is"
 class Run:
     """One server, from its start to the first token of a client."""
 
-    def __init__(self, model: str, threads: int | None, folder: Path) -> None:
+    def __init__(self, model: str, threads: int, folder: Path) -> None:
         self._data, self._log = folder / "data", folder / "server.log"
         self._began = time.perf_counter()
         self.marks: dict[str, float] = {}
@@ -56,7 +51,7 @@ class Run:
             [
                 *(sys.executable, "-m", "mint.cli.main", "serve", "--port", "0"),
                 *("--data", str(self._data), "--model", model, "--device", "cpu"),
-                *(["--threads", str(threads)] if threads else []),
+                *("--threads", str(threads)),
             ],
             env={**without_settings(os.environ), "MINT_HOME": str(folder), "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
@@ -119,18 +114,16 @@ def _cpu_seconds(pid: int) -> float:
     return sum(one.user + one.system for one in times)
 
 
-def one_run(model: str, threads: int | None) -> dict[str, float]:
+def one_run(model: str, threads: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="mint-startup-") as folder:
         return Run(model, threads, Path(folder)).first_token(Path(folder) / "home")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = harness.arguments(__doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--model", default=EMBEDDED_MODEL, help="NAME or NAME=FOLDER")
-    parser.add_argument("--threads", type=int, default=None)
     args = parser.parse_args()
-    before = machine()
+    told = harness.before(args)
     ModelRegistry((args.model,)).check()  # converted before anything is timed
     assert mint.SamplingParams, "the SDK is imported before anything is timed"
 
@@ -138,29 +131,16 @@ def main() -> None:
         (one_run(args.model, args.threads) for _ in range(args.repeats)), key=_first_token
     )
     median = runs[len(runs) // 2]
-    print("| what has happened | s |\n| --- | --- |")
-    for mark, seconds in median.items():
-        if mark != "cpu":
-            print(f"| {mark} | {seconds:.2f} |")
-    print(f"| CPU seconds of the server by then | {median['cpu']:.2f} |")
-    print(json.dumps(_result(runs, median, vars(args), before)))
-
-
-def _result(
-    runs: list[dict[str, float]],
-    median: dict[str, float],
-    workload: dict[str, Any],
-    before: dict[str, object],
-) -> dict[str, Any]:
-    return {
-        "benchmark": "startup",
+    cpu_s = median.pop("cpu")
+    rows = [*median.items(), ("CPU seconds of the server by then", cpu_s)]
+    print(harness.table(["what has happened", "s"], rows))
+    figures = {
         "seconds_to_first_token": round(_first_token(median), 2),
         "all_runs": [round(_first_token(run), 2) for run in runs],
-        "cpu_seconds": round(median["cpu"], 2),
-        "time_line": {mark: round(at, 2) for mark, at in median.items() if mark != "cpu"},
-        "workload": workload,
-        "machine": before,
+        "cpu_seconds": round(cpu_s, 2),
+        "time_line": {mark: round(at, 2) for mark, at in median.items()},
     }
+    harness.report(harness.result_name("startup", args), figures, told, save=args.save)
 
 
 def _first_token(run: dict[str, float]) -> float:
