@@ -136,12 +136,14 @@ class Admission:
         while self._set_back:
             sequence = self._set_back[0]
             room = self._first_room(sequence)
+            self._cache.refresh(sequence.keys or sequence.prompt.keys)
             if not self._enters(sequence.prompt, room):
                 return
             self._resume(sequence, room)
         while self._waiting:
             request = self._waiting[0]
             room = min(FIRST_ROOM, request.suffix_tokens)
+            self._cache.refresh(request.prompt.keys)
             while request.unadmitted and self._enters(request.prompt, room):
                 sequence = request.next_sequence()
                 self._join(sequence, room)
@@ -200,7 +202,8 @@ class Admission:
         sequence.room = 0
         if sequence.place:
             if sequence.used:
-                self._cache.put(self._keys(sequence), sequence.parts)
+                sequence.keys = self._keys(sequence)
+                self._cache.put(sequence.keys, sequence.parts)
             self._kv.give_back(sequence.place)
             sequence.place = None
 

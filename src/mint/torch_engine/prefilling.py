@@ -63,8 +63,7 @@ def _again(sequence: Sequence, cache: PrefixCache, left: int) -> Stretch | None:
         return None
     last = len(sequence.tokens) - 1
     if not place.used:
-        text = np.concatenate([sequence.prompt.tokens, np.array(sequence.tokens, dtype=np.int32)])
-        cache.fill(place, before, cache.keys(sequence.prompt.weights, text), before + last)
+        cache.fill(place, before, sequence.keys, before + last)
     start, stop = place.used, min(last, place.used + left)
     if start == stop:
         return None

@@ -148,6 +148,10 @@ class PrefixCache:
             return
         self._touch(keys[: len(kept)])
 
+    def refresh(self, keys: Sequence[Key]) -> None:
+        """A text is about to need what is cached of it: others leave before that."""
+        self._touch(keys[: self._held(keys)])
+
     def fill(self, place: Place, first: int, keys: Sequence[Key], stop: int) -> None:
         """Copy what is cached of a text into a place, after the tokens that it has already.
 
@@ -155,9 +159,7 @@ class PrefixCache:
             first: position in the text of the place's first token.
             stop: position up to which to copy at most.
         """
-        self._drop_dead()
         held = self._held(keys)
-        self._touch(keys[:held])
         for i in range((first + place.used) // BLOCK, held):
             start, end = first + place.used, min((i + 1) * BLOCK, stop)
             if start >= end:

@@ -122,6 +122,8 @@ class Sequence:
     """Its own keys and values: those of all its tokens but the last."""
     room: int = 0
     """Tokens of keys and values set aside for it."""
+    keys: list[bytes] = field(default_factory=list)
+    """If it was set back: names of the whole blocks of prompt and continuation up to there."""
     stop_reason: StopReason | None = None
 
     @property
