@@ -1,6 +1,7 @@
 """TorchEngine from the outside: whole operations in, one outcome each out."""
 
 import itertools
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from safetensors import SafetensorError
 
 from mint.core.datum import Datum
-from mint.core.errors import Fault, UnknownModelError
+from mint.core.errors import ConfigError, Fault, UnknownModelError
 from mint.core.ids import ModelId, OperationId, SamplerId
 from mint.core.lora import LoraSpec
 from mint.core.model_input import ModelInput
@@ -199,7 +200,8 @@ def test_models_on_one_base_train_side_by_side_as_if_alone(bench, tiny_folder, t
     alone.train(alone.create("b", rank=7, seed=2), steps=3, data=other)
 
     for model in (a, b):
-        assert (weights[model] == alone.engine._models[model].adapter.flat).all()
+        theirs = alone.engine._models[model].adapter.flat
+        assert (weights[model] - theirs).norm() <= 1e-5 * theirs.norm()
 
 
 def test_a_saved_training_state_resumes_bit_for_bit(bench, tmp_path):
@@ -490,3 +492,162 @@ def test_two_names_of_one_model_share_its_weights(tiny_folder, tmp_path):
     spec = LoraSpec(rank=4)
     bench.run(CreateModel(model_id=ModelId("n"), base_model="alias", lora=spec))
     assert engine.capacity().loaded_models == ("tiny",)
+
+
+def turns_of(bench, monkeypatch):
+    """Names of the turns that the engine takes from now on: sampling, training."""
+    names = []
+    decoding, trainer = (
+        getattr(bench.engine._bases.get("tiny", 0), name) for name in ("decoding", "trainer")
+    )
+
+    def noted(owner, method, name):
+        real = getattr(owner, method)
+
+        def call(*args):
+            names.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(owner, method, call)
+
+    noted(decoding, "round", "sampling")
+    noted(trainer, "advance", "training")
+    return names
+
+
+def longest_run(names, of):
+    return max(len(list(group)) for name, group in itertools.groupby(names) if name == of)
+
+
+@pytest.mark.parametrize("rows", [1, 24])
+def test_at_most_two_turns_of_training_lie_between_two_tokens_while_a_long_pass_runs(
+    tiny_folder, tmp_path, monkeypatch, rows
+):
+    """With micro-batches of which a layer costs less than a decode round, as the budget makes them
+    for models of more than two layers."""
+    bench = Bench(make_engine(tiny_folder, tmp_path / "scratch", batch_tokens=20))
+    model = bench.create("m")
+    names = turns_of(bench, monkeypatch)
+    data = tuple(datum(bytes([65 + n]) * 20) for n in range(60))
+    bench.start(passes(model, data=data))
+    bench.start(sample(num_samples=rows, params={"max_tokens": 100}))
+
+    assert not [r for r in bench.finish().values() if isinstance(r, Failure)]
+
+    last = {name: len(names) - names[::-1].index(name) for name in ("sampling", "training")}
+    both = names[names.index("sampling") : min(last.values())]  # while both had something to do
+    assert both.count("training") > 20
+    assert longest_run(both, "training") <= 2
+    assert longest_run(both, "sampling") <= 2
+
+
+def test_a_pass_that_pauses_gives_what_it_gives_alone(bench, tiny_folder, tmp_path):
+    model = bench.create("m")
+    data = tuple(datum(bytes([65 + n]) * 60) for n in range(6))
+    learnt = bench.start(passes(model, data=data))
+    drawn = bench.start(sample(num_samples=3, params={"max_tokens": 60}))
+    together = bench.finish()
+
+    alone = Bench(make_engine(tiny_folder, tmp_path / "alone"))
+    alone.create("m")
+    result = alone.run(passes(model, data=data))
+
+    paused = together[learnt]
+    assert isinstance(paused, PassResult)
+    for ours, theirs in zip(paused.logprobs, result.logprobs, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    grads = [b.engine._models[model].adapter.flat_grad for b in (bench, alone)]
+    assert (grads[0] == grads[1]).all()
+    assert tokens_of(together[drawn]) == tokens_of(
+        alone.sample(num_samples=3, params={"max_tokens": 60})
+    )
+
+
+def test_an_engine_that_closes_in_the_middle_of_a_pass_leaves_no_thread(bench):
+    before = threading.active_count()
+    model = bench.create("m")
+    bench.start(sample(params={"max_tokens": 100}))
+    bench.start(passes(model, data=(datum(b"x" * 200),)))
+    while threading.active_count() == before:
+        bench.engine.step()
+    bench.engine.close()
+    for thread in threading.enumerate():
+        if thread.name == "training":
+            thread.join(5)
+    assert threading.active_count() == before
+
+
+def policy_datum(sequence, gap=0.0) -> Datum:
+    """What a client makes of a sampled sequence."""
+    ids = np.concatenate([PROMPT, sequence.tokens])
+    before = np.zeros(len(PROMPT) - 1, np.float32)
+    inputs = {
+        "target_tokens": ids[1:].astype(np.int64),
+        "logprobs": np.concatenate([before, sequence.logprobs + np.float32(gap)]),
+        "advantages": np.concatenate([before, np.ones(len(sequence.tokens), np.float32)]),
+    }
+    return Datum(ModelInput.from_ints(ids[:-1]), inputs)
+
+
+def learn(bench, model, sequences, temperature=1.0, **change):
+    operation = ForwardBackward(
+        model_id=model, data=tuple(policy_datum(s, **change) for s in sequences),
+        loss_fn="importance_sampling", loss_fn_config={"temperature": temperature},
+    )  # fmt: skip
+    result = bench.run(operation)
+    assert isinstance(result, PassResult), result
+    return {name: value for name, value in result.metrics.items() if name.startswith("parity/")}
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_a_pass_over_data_sampled_from_its_very_weights_reports_the_gap(bench, temperature):
+    model = bench.create("m")
+    bench.train(model, steps=2)
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s")))
+    drawn = bench.sample("s", num_samples=4, params={"temperature": temperature})
+
+    parity = learn(bench, model, drawn.sequences, temperature)
+
+    assert parity["parity/tokens:sum"] == 4 * 8
+    assert 0 <= parity["parity/logprob_gap:mean"] <= parity["parity/logprob_gap:max"] <= 1e-4
+    assert not learn(bench, model, drawn.sequences, temperature + 0.1)
+    assert not learn(bench, model, drawn.sequences, temperature, gap=0.5)
+
+
+def test_data_of_an_earlier_version_or_another_model_is_compared_with_nothing(bench):
+    model, other = bench.create("m"), bench.create("n")
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s")))
+    drawn = bench.sample("s")
+    assert not learn(bench, other, drawn.sequences)
+    assert learn(bench, model, drawn.sequences)
+    bench.run(step(model))
+    assert not learn(bench, model, drawn.sequences)
+    assert not learn(bench, model, bench.sample().sequences)  # of the base model
+
+
+def test_saved_sampler_weights_are_known_as_their_model_s(bench, tmp_path):
+    model = bench.create("m")
+    bench.train(model)
+    path = "tinker://m/sampler_weights/one"
+    bench.run(SaveWeights(model_id=model, path=path), tmp_path / "one")
+    drawn = bench.sample(path, tmp_path / "one")
+    assert learn(bench, model, drawn.sequences)["parity/tokens:sum"] == 8
+
+
+def test_weights_that_are_not_those_of_the_version_are_noticed(bench, caplog):
+    model = bench.create("m")
+    bench.train(model, steps=3)
+    bench.run(PinSampler(model_id=model, sampler_id=SamplerId("s")))
+    drawn = bench.sample("s")
+    bench.engine._models[model].adapter.flat.data.mul_(2)  # as a bug in the engine would
+
+    parity = learn(bench, model, drawn.sequences)
+
+    assert parity["parity/logprob_gap:max"] > 1e-3
+    assert "model m, version 3: trainer and sampler differ by up to" in caplog.text
+
+
+@pytest.mark.parametrize("change", [{"training_share": 1.0}, {"batch_tokens": 0}])
+def test_settings_that_cannot_be_are_refused(tmp_path, change):
+    with pytest.raises(ConfigError, match=next(iter(change))):
+        EngineSettings(models=(), scratch=tmp_path, **change)

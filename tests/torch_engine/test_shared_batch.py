@@ -65,6 +65,7 @@ def count_forwards(tiny, monkeypatch):
     real = tiny.decoder.hidden
 
     def hidden(tokens, positions, plan, counts, course=None):
+        assert course
         seen.append((len(tokens), torch.is_grad_enabled(), course.recompute))
         return real(tokens, positions, plan, counts, course)
 
