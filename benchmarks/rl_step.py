@@ -173,7 +173,7 @@ def main() -> None:
     args = arguments()
     shape, told, folder = shape_of(args), harness.before(args), model_folder(args.model)
     torch.set_num_threads(args.threads)
-    peak = roofline.measure_peak()
+    peaks = [roofline.measure_peak()]
     with ExitStack() as stack:
         server = stack.enter_context(served(args.model, threads=args.threads))
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -189,6 +189,8 @@ def main() -> None:
                 rival("benchmarks.rl_trl", python, args, folder)
             ).work
         rows = measured(systems, shape, args.steps)
+    peaks.append(roofline.measure_peak())  # others may have slowed the first one down
+    peak = max(peaks, key=lambda one: one.per_cpu_s)
     show(args, shape, {name: medians(of) for name, of in rows.items()}, folder, peak, told)
 
 

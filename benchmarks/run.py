@@ -27,7 +27,7 @@ SHORT = (
     "memory --micro-batch 16 8",
     "parity",
     "overhead",
-    "startup",
+    "startup --threads 1",
 )
 LONG = (
     "rl_step --long --steps 2",
