@@ -551,8 +551,9 @@ def test_a_pass_that_pauses_gives_what_it_gives_alone(bench, tiny_folder, tmp_pa
     alone = Bench(make_engine(tiny_folder, tmp_path / "alone"))
     alone.create("m")
     result = alone.run(passes(model, data=data))
-
     paused = together[learnt]
+
+    assert isinstance(result, PassResult)
     assert isinstance(paused, PassResult)
     for ours, theirs in zip(paused.logprobs, result.logprobs, strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -74,6 +74,12 @@ class ServerSettings:
     what would go beyond is refused. None: 80 % of what is free at the start."""
     max_sequences: int = 64
     """Sequences decoded side by side. More wait their turn; each needs room in the KV cache."""
+    batch_tokens: int = 640
+    """Tokens of one training micro-batch at most, shared beginnings counted once. Memory that is short
+    makes it less. More is quicker on a GPU only (some thousands there), and takes more memory."""
+    training_share: float = 0.5
+    """Of the computing, while sampling and training both wait. At a half two tokens of a sequence are
+    two decode rounds apart while a training pass runs; more makes training quicker and that gap longer."""
     session_timeout_s: float = 1800.0
     """A session silent for longer is ended and its live weights are freed. Upstream's clients send
     a heartbeat every 10 s, but a laptop may sleep for some minutes."""
@@ -109,6 +115,13 @@ class ServerSettings:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"{name}={value}: give more than 0.")
+        if self.batch_tokens < 1:
+            raise ConfigError(f"batch_tokens={self.batch_tokens}: give at least 1.")
+        if not 0 < self.training_share < 1:
+            raise ConfigError(
+                f"training_share={self.training_share}: give a number between 0 and 1, without "
+                "both ends."
+            )
         if self.orphan_timeout_s < 0:
             raise ConfigError(f"orphan_timeout_s={self.orphan_timeout_s}: give 0 or more.")
         for entry in self.models:
@@ -149,7 +162,7 @@ class ServerSettings:
         """Equal for settings that mean the same engine process, over restarts of the API."""
         mine = (
             "models", "on_demand", "preload", "device", "dtype", "threads", "memory_limit_gib",
-            "max_sequences", "engine", "database",
+            "max_sequences", "batch_tokens", "training_share", "engine", "database",
         )  # fmt: skip
         told = json.dumps([version("mint-rl"), *(getattr(self, name) for name in mine)])
         return hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -36,6 +36,8 @@ def torch_engine(settings: ServerSettings, on_progress: OnProgress) -> Engine:
             threads=settings.threads,
             memory_limit_bytes=settings.memory_limit_bytes,
             max_sequences=settings.max_sequences,
+            batch_tokens=settings.batch_tokens,
+            training_share=settings.training_share,
             scratch=settings.data / "scratch",
         ),
         on_progress,
