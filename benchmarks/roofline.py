@@ -155,15 +155,16 @@ def measure_peak(seconds: float = 0.5) -> Peak:
 
 
 def _best(product: Callable[[], object], flops: float, seconds: float) -> tuple[float, float]:
-    """Operations per CPU second and per wall second, of the best of some stretches of 20 calls."""
+    """Operations per CPU second and per wall second, of the best of some stretches of calls."""
     product()
+    calls = max(1, round(4e9 / flops))  # long enough for the clocks
     rates: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds
     while not rates or time.perf_counter() < end:
         wall, cpu = time.perf_counter(), time.process_time()
-        for _ in range(20):
+        for _ in range(calls):
             product()
-        done = 20 * flops
+        done = calls * flops
         rates.append((done / (time.process_time() - cpu), done / (time.perf_counter() - wall)))
     cpu, wall = (max(column) for column in zip(*rates, strict=True))
     return cpu, wall
