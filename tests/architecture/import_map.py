@@ -19,7 +19,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # how the SDK works. transformers only inside get_tokenizer()
     "mint.client": {
         "mint.core", "mint.wire",
-        "tinker", "httpx", "pydantic", "filelock", "transformers",
+        "tinker", "httpx", "numpy", "pydantic", "filelock", "transformers",
     },
     # compute
     "mint.engine": {"mint.core"},

@@ -11,14 +11,19 @@ finished object our class (`_adopt`): the classes add methods and no state, so n
 rebuilt, and upstream's constructors may change as they like.
 """
 
+import asyncio
 import os
+import time
+import uuid
 import weakref
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import tinker
 from pydantic import SerializeAsAny
 from tinker import types as upstream_types
+from tinker.lib.api_future_impl import _APIFuture, _CombinedAPIFuture
+from tinker.lib.chunked_fwdbwd_helpers import combine_fwd_bwd_output_results
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType
 from tinker.lib.internal_client_holder import InternalClientHolder
 from tinker.lib.public_interfaces.api_future import AwaitableConcurrentFuture
@@ -470,6 +475,78 @@ class ServiceClient(tinker.ServiceClient):
         ) -> SamplingClient: ...
 
         def create_rest_client(self) -> RestClient: ...
+
+
+# ------------------------------------------------------- operations of our own
+
+
+def submit_passes(
+    training: tinker.TrainingClient,
+    path: str,
+    chunks: Sequence[dict[str, Any]],
+    finish: Callable[[upstream_types.ForwardBackwardOutput], upstream_types.ForwardBackwardOutput],
+) -> tinker.APIFuture[upstream_types.ForwardBackwardOutput]:
+    """Send requests for passes to a route of ours, in the client's order of calls and with its
+    numbers, as upstream sends the chunks of a forward_backward.
+
+    Args:
+        chunks: bodies; model_id and seq_id are added. One at least.
+        finish: what is left to do once upstream has put the chunks' results together.
+    """
+    holder, observer = training.holder, training._queue_state_logger
+    numbers = training._reserve_request_ids(len(chunks))
+
+    async def submit(number: int, body: dict[str, Any]) -> tinker.APIFuture[Any]:
+        began = time.time()
+        numbered = {**body, "model_id": training._guaranteed_model_id(), "seq_id": number + 1}
+        async with training._take_turn(number):
+            promised = await _post(holder, ClientConnectionPoolType.TRAIN, path, numbered)
+        return _APIFuture(
+            upstream_types.ForwardBackwardOutput, holder, promised, began, "ForwardBackward",
+            observer,
+        )  # fmt: skip
+
+    async def run() -> upstream_types.ForwardBackwardOutput:
+        pairs = zip(numbers, chunks, strict=True)
+        futures = await asyncio.gather(*(submit(number, body) for number, body in pairs))
+        return finish(
+            await _CombinedAPIFuture(list(futures), combine_fwd_bwd_output_results, holder)
+        )
+
+    return holder.run_coroutine_threadsafe(run())
+
+
+def submit(
+    service: tinker.ServiceClient, path: str, body: dict[str, Any], answer: type[Client]
+) -> tinker.APIFuture[Client]:
+    """Send a request to a route of ours; its retries have one idempotency key."""
+    holder = service.holder
+
+    async def run() -> Client:
+        began, key = time.time(), uuid.uuid4().hex
+        promised = await _post(holder, ClientConnectionPoolType.TRAIN, path, body, key)
+        return await _APIFuture(answer, holder, promised, began, answer.__name__)
+
+    return holder.run_coroutine_threadsafe(run())
+
+
+async def _post(
+    holder: InternalClientHolder,
+    pool: ClientConnectionPoolType,
+    path: str,
+    body: dict[str, Any],
+    key: str | None = None,
+) -> upstream_types.UntypedAPIFuture:
+    async def send() -> upstream_types.UntypedAPIFuture:
+        with holder.aclient(pool) as client:
+            return await client.post(
+                path,
+                body=body,
+                cast_to=upstream_types.UntypedAPIFuture,
+                options={"headers": {"X-Idempotency-Key": key}} if key else {},
+            )
+
+    return await holder.execute_with_retries(send)
 
 
 _OURS: Sequence[type] = (ServiceClient, TrainingClient, SamplingClient, RestClient, AdminClient)

@@ -34,6 +34,7 @@ from mint.server.service.checkpoints import CheckpointService
 from mint.server.service.copies import CopyService
 from mint.server.service.downloads import DownloadService
 from mint.server.service.futures import FutureService
+from mint.server.service.interpolation import InterpolationService
 from mint.server.service.janitor import Janitor
 from mint.server.service.link import Link
 from mint.server.service.model_queue import ModelQueue
@@ -155,4 +156,5 @@ def build_services(settings: ServerSettings, store: Store, link: Link) -> Servic
         usage=UsageService(store),
         status=StatusService(store, link),
         transfer=TransferService(store, submissions, catalog, settings.data),
+        interpolation=InterpolationService(store, submissions, catalog),
     )

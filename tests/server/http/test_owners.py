@@ -91,6 +91,13 @@ ONE = {
         "forward_backward", model_id="{model}", seq_id=9, forward_backward_input=PASS
     ),
     ("POST", "/api/v1/forward"): at("forward", model_id="{model}", seq_id=9, forward_input=PASS),
+    ("POST", "/api/v1/mint/forward_backward_reverse_kl"): at(
+        "mint/forward_backward_reverse_kl",
+        model_id="{model}",
+        seq_id=9,
+        reference_model_path=MODEL,
+        data=[],
+    ),
     ("POST", "/api/v1/optim_step"): at("optim_step", model_id="{model}", seq_id=9),
     ("POST", "/api/v1/save_weights"): at(
         "save_weights", model_id="{model}", path="{name}", seq_id=9
@@ -176,6 +183,10 @@ SAME = {
     ("GET", "/api/v1/mint/tokenizer"): at(f"mint/tokenizer?model={MODEL}"),
     ("GET", "/api/v1/mint/tokenizer/{name}"): at(f"mint/tokenizer/tokenizer.json?model={MODEL}"),
     ("POST", "/api/v1/mint/checkpoints"): at("mint/checkpoints"),
+    # told by its result, as that of any accepted work: test_own_operations.py
+    ("POST", "/api/v1/mint/checkpoints/interpolate"): at(
+        "mint/checkpoints/interpolate", source_paths=[], coefficients=[]
+    ),
     ("GET", "/healthz"): at("../../healthz"),
     ("GET", "/api/v1/healthz"): at("healthz"),
     **{

@@ -14,6 +14,7 @@ from mint.server.service.checkpoints import CheckpointService
 from mint.server.service.copies import CopyService
 from mint.server.service.downloads import DownloadService
 from mint.server.service.futures import FutureService
+from mint.server.service.interpolation import InterpolationService
 from mint.server.service.link import Link
 from mint.server.service.models import ModelCatalog
 from mint.server.service.sampling import SamplingService
@@ -63,6 +64,7 @@ class Services:
     usage: UsageService
     status: StatusService
     transfer: TransferService
+    interpolation: InterpolationService
     few_passes: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSES_READ))
     """Held while the body of a pass is unpacked, read and queued."""
 
@@ -130,6 +132,10 @@ async def _transfer(request: Request) -> TransferService:
     return services(request).transfer
 
 
+async def _interpolation(request: Request) -> InterpolationService:
+    return services(request).interpolation
+
+
 async def _copies(request: Request) -> CopyService:
     return services(request).copies
 
@@ -160,6 +166,7 @@ Downloads = Annotated[DownloadService, Depends(_downloads)]
 UsageOf = Annotated[UsageService, Depends(_usage)]
 StatusOf = Annotated[StatusService, Depends(_status)]
 Transfer = Annotated[TransferService, Depends(_transfer)]
+Interpolation = Annotated[InterpolationService, Depends(_interpolation)]
 
 
 async def read_body(request: Request, limit_bytes: int | None = None) -> bytes:

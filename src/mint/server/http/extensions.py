@@ -4,11 +4,16 @@ from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse
 
+from mint.core.ids import ModelId
 from mint.core.models import ServedModel
-from mint.server.http.deps import Caller, Catalog
+from mint.core.operations import ReverseKL
+from mint.server.http.deps import Caller, Catalog, Interpolation, Training, read
+from mint.server.http.models import promise
+from mint.wire import convert
+from mint.wire import json_models as body
 
 router = APIRouter()
 
@@ -36,6 +41,40 @@ async def tokenizer_file(name: str, model: str, caller: Caller, catalog: Catalog
     """One of them, byte for byte."""
     path = await catalog.tokenizer_file(caller, model, name)
     return FileResponse(path, media_type="application/octet-stream")
+
+
+@router.post("/api/v1/mint/forward_backward_reverse_kl")
+async def forward_backward_reverse_kl(
+    request: Request, caller: Caller, training: Training
+) -> dict[str, Any]:
+    """Queue one gradient of the KL from a fixed reference, over the whole vocabulary."""
+    asked = await read(request, body.ReverseKL)
+
+    def make(reference_base: str, reference_weights: str | None) -> ReverseKL:
+        return convert.reverse_kl(
+            asked, reference_base=reference_base, reference_weights=reference_weights
+        )
+
+    operation_id = await training.reverse_kl(
+        caller, ModelId(asked.model_id), asked.seq_id, asked.reference_model_path, make
+    )
+    return promise(operation_id, model_id=asked.model_id)
+
+
+@router.post("/api/v1/mint/checkpoints/interpolate")
+async def interpolate_checkpoints(
+    request: Request, caller: Caller, interpolation: Interpolation
+) -> dict[str, Any]:
+    """Queue the writing of a weighted sum of checkpoints as a checkpoint."""
+    asked = await read(request, body.InterpolateCheckpoints)
+    operation_id = await interpolation.interpolate(
+        caller,
+        asked.source_paths,
+        asked.coefficients,
+        asked.output_path,
+        request.headers.get("x-idempotency-key"),
+    )
+    return promise(operation_id)
 
 
 def _model(model: ServedModel) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from mint.core.checkpoints import CheckpointKind, CheckpointRef
 from mint.core.errors import Fault, MintError, NotFoundError
 from mint.core.ids import OperationId
-from mint.core.operations import Imported, PassResult, SampleResult, Saved, StepResult
+from mint.core.operations import Imported, Interpolated, PassResult, SampleResult, Saved, StepResult
 from mint.server.http.deps import Caller, Futures, read
 from mint.server.http.errors import LostFutureError, failure, incident, status_of
 from mint.server.service.futures import Waiting
@@ -27,7 +27,7 @@ router = APIRouter()
 HOLD_S = 30.0
 """How long a poll is held. Clients give up after 45 s."""
 
-_AS_PROTOBUF = ("ForwardBackward", "Sample")
+_AS_PROTOBUF = ("ForwardBackward", "ReverseKL", "Sample")
 
 
 @router.post("/api/v1/retrieve_future")
@@ -94,6 +94,17 @@ def _imported(record: OperationRecord, result: bytes) -> dict[str, Any]:
     return {"path": decoded.path, "type": "import"}
 
 
+def _interpolated(record: OperationRecord, result: bytes) -> dict[str, Any]:
+    decoded = payloads.decode_result(record.kind, result)
+    assert isinstance(decoded, Interpolated)
+    return {
+        "path": decoded.path,
+        "checkpoint_type": "sampler",
+        "rank": decoded.lora.rank,
+        "type": "mint_interpolate_checkpoints",
+    }
+
+
 def _model_unloaded(record: OperationRecord, _: bytes) -> dict[str, Any]:
     return {"model_id": record.model_id, "type": "unload_model"}
 
@@ -142,7 +153,9 @@ _ANSWERS: Mapping[str, Callable[[OperationRecord, bytes], dict[str, Any]]] = {
     "CreateModel": _model_created,
     "CreateModelFrom": _model_loaded,
     "ImportAdapter": _imported,
+    "InterpolateCheckpoints": _interpolated,
     "ForwardBackward": _pass,
+    "ReverseKL": _pass,
     "OptimStep": _step,
     "SaveWeights": _saved,
     "LoadWeights": _model_loaded,

@@ -3,15 +3,20 @@
 import asyncio
 from collections.abc import Callable
 
+from mint.core.checkpoints import is_short_id
+from mint.core.errors import NotFoundError, UserError
 from mint.core.ids import ModelId, OperationId, Owner
 from mint.core.lora import LoraSpec
 from mint.core.operations import (
     CreateModel,
     ForwardBackward,
     OptimStep,
+    ReverseKL,
     UnloadModel,
 )
 from mint.core.passes import check_pass
+from mint.core.reverse_kl import check_reverse_kl
+from mint.server.service import references
 from mint.server.service.model_queue import ModelQueue, NewRun
 from mint.server.service.models import ModelCatalog
 from mint.server.service.submission import Prepared
@@ -80,6 +85,43 @@ class TrainingService:
 
         kind = ForwardBackward.__name__
         return await self._queue.put(owner, model, seq_id, kind, prepare, is_harmless=forward_only)
+
+    async def reverse_kl(
+        self,
+        owner: Owner,
+        model: ModelId,
+        seq_id: int | None,
+        reference: str,
+        make: Callable[[str, str | None], ReverseKL],
+    ) -> OperationId:
+        """Queue one gradient of a reverse KL.
+
+        Args:
+            reference: a checkpoint as references.find takes it, or a base model's name.
+            make: reads the operation for a reference's base model and its checkpoint, if it is one.
+
+        Raises:
+            NotFoundError: no such model.
+        """
+
+        def prepare(row: Model) -> Prepared:
+            base, weights = self._reference(owner, reference)
+            served = self._catalog.require(base)
+            operation = make(base if served is None else served.name, weights)
+            checked = check_reverse_kl(operation, self._catalog.known(row.base_model), served)
+            return Prepared(operation=operation, tokens=checked.tokens)
+
+        return await self._queue.put(owner, model, seq_id, ReverseKL.__name__, prepare)
+
+    def _reference(self, owner: Owner, text: str) -> tuple[str, str | None]:
+        """(base model, checkpoint's path or None). Base models' names hold no "://"."""
+        if "://" not in text and not is_short_id(text):
+            return text, None
+        try:
+            found = references.find(self._store, owner, text)
+        except NotFoundError as error:
+            raise UserError(f"reference_model_path: {error}") from error
+        return found.base_model, found.path
 
     async def optim_step(
         self, owner: Owner, model: ModelId, seq_id: int | None, make: Callable[[], OptimStep]
