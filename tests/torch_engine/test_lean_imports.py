@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-UNUSED = ("torch._dynamo.utils", "torch.distributed.tensor", "sympy")
+UNUSED = ("torch._dynamo.utils", "torch.distributed.tensor")
+"""Not sympy, which torch imports for its first backward of a given gradient."""
 
 
 def run(script: str, *arguments: str | Path) -> str:
