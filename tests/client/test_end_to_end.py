@@ -53,6 +53,36 @@ service.close("success").result()
 """
 
 
+PARITY_SCRIPT = """
+import json
+import mint
+from mint import types
+
+client = mint.ServiceClient().create_lora_training_client("tiny", rank=8).result()
+prompt = client.get_tokenizer().encode("say something: ")
+params = types.SamplingParams(max_tokens=12, temperature=0.7, seed=1)
+sampler = client.save_weights_and_get_sampling_client().result()
+drawn = sampler.sample(types.ModelInput.from_ints(prompt), 3, params).result()
+
+def datum(sequence):
+    tokens, before = prompt + list(sequence.tokens), [0.0] * (len(prompt) - 1)
+    return types.Datum(
+        model_input=types.ModelInput.from_ints(tokens[:-1]),
+        loss_fn_inputs={
+            "target_tokens": tokens[1:],
+            "logprobs": before + list(sequence.logprobs),
+            "advantages": before + [1.0] * len(sequence.tokens),
+        },
+    )
+
+computed = client.forward_backward(
+    [datum(sequence) for sequence in drawn.sequences],
+    "importance_sampling", loss_fn_config={"temperature": 0.7},
+).result()
+print("RESULT|" + json.dumps([computed.metrics, sum(len(s.tokens) for s in drawn.sequences)]))
+"""
+
+
 @dataclass(frozen=True)
 class Trained:
     said: str
@@ -192,3 +222,12 @@ def test_a_record_left_by_a_killed_server_does_not_keep_the_next_client_away(hom
 
     assert second.returncode == 0, err
     assert "tiny" in out
+
+
+def test_logprobs_that_went_through_the_sdk_and_back_are_known_as_sampled_here(home: Home):
+    process = home.start("-c", PARITY_SCRIPT)
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, err
+    metrics, sampled = json.loads(out.rpartition("RESULT|")[2])
+    assert metrics["parity/tokens:sum"] == sampled
+    assert 0 <= metrics["parity/logprob_gap:mean"] <= metrics["parity/logprob_gap:max"] <= 1e-4
