@@ -86,6 +86,8 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "The files of a base model's tokenizer, so that no client needs a hub.": "基座模型分词器的文件列表，客户端因此不需要 hub。",
         "One of them, byte for byte.": "其中一个文件，原样返回。",
         "The caller's checkpoints, newest first.": "调用者的检查点，新的在前。",
+        "Queue one gradient of the KL from a fixed reference, over the whole vocabulary.": "排队计算一次相对固定 reference 的 KL 梯度，取遍整个词表。",
+        "Queue the writing of a weighted sum of checkpoints as a checkpoint.": "排队把若干检查点的加权和写成一个检查点。",
         "Take in a PEFT adapter (a body as in wire.bundle) and queue its becoming a checkpoint.": "接收 PEFT 适配器（请求体格式见 wire.bundle），排队把它变成检查点。",
         "One checkpoint, by path or short id, with its files.": "一个检查点及其文件，用路径或短 id 指定。",
         "Remove a checkpoint, by path or short id, with its files.": "删除检查点及其文件，用路径或短 id 指定。",
