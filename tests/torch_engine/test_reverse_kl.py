@@ -11,15 +11,18 @@ from mint.core.datum import ReverseKLDatum
 from mint.core.errors import UserError
 from mint.core.ids import ModelId
 from mint.core.model_input import ModelInput
+from mint.core.models import ServedModel
 from mint.core.operations import ReverseKL
 from mint.torch_engine import logprobs
 from mint.torch_engine.budget import Budget
 from mint.torch_engine.logprobs import never
-from mint.torch_engine.reverse_kl import Reference, ReverseKLPass
+from mint.torch_engine.reverse_kl import Reference, ReverseKLPass, check_vocabulary
 from mint.torch_engine.shared_batch import run_batch
 
 
-def compare(tiny, adapter, data, *, weights=None, base=None, temperature=1.0, budget=1000):
+def compare(
+    tiny, adapter, data, *, weights=None, base=None, temperature=1.0, budget=1000, memory=1000
+):
     """The result of a pass against `weights` on `base` (the student's own if not given)."""
     operation = ReverseKL(
         model_id=ModelId("m"), data=tuple(data), reference_base="tiny", reference_weights=None,
@@ -28,7 +31,7 @@ def compare(tiny, adapter, data, *, weights=None, base=None, temperature=1.0, bu
     against = Reference((base or tiny).decoder, weights)
     running = ReverseKLPass(tiny.decoder, adapter, against, operation)
     while not running.done:
-        for error in run_batch(tiny.decoder, [running], Budget(1000, budget), never).values():
+        for error in run_batch(tiny.decoder, [running], Budget(memory, budget), never).values():
             raise error
     return running.result()
 
@@ -248,6 +251,33 @@ def test_a_larger_model_with_the_same_vocabulary_teaches(tiny, tiny_of):
     loss, _, _, grad = in_float64(tiny, adapter, data, base=teacher)
     assert found.metrics["loss:sum"] == pytest.approx(loss, rel=1e-5)
     assert (adapter.flat_grad.double() - grad).norm() <= 1e-5 * grad.norm()
+
+
+def test_a_reference_whose_ids_are_other_texts_is_refused(tiny, tmp_path):
+    def served(folder, name):
+        return ServedModel(
+            name=name, architecture="llama", vocab_size=259, max_context=512, parameters=1,
+            dtype="float32", device="cpu", tokenizer_folder=str(folder),
+        )  # fmt: skip
+
+    text = (tiny.folder / "tokenizer.json").read_text()
+    (tmp_path / "tokenizer.json").write_text(text.replace("<|im_end|>", "<|end|>"))
+
+    check_vocabulary(served(tiny.folder, "a"), served(tiny.folder, "b"))
+    with pytest.raises(UserError, match="reference 'a' has another vocabulary than 'b'"):
+        check_vocabulary(served(tmp_path, "a"), served(tiny.folder, "b"))
+
+
+def test_layers_computed_again_for_want_of_memory_give_the_same(tiny):
+    adapter, weights = random_adapter(tiny.decoder, seed=1), random_adapter(tiny.decoder, seed=2)
+    whole = compare(tiny, adapter, group_data(), weights=weights)
+    grad = adapter.flat_grad.clone()
+    adapter.clear_grad()
+
+    again = compare(tiny, adapter, group_data(), weights=weights, memory=1)
+
+    assert gradients_agree(adapter.flat_grad, grad)
+    assert again.metrics == pytest.approx(whole.metrics, rel=1e-5)
 
 
 def test_a_datum_beyond_the_context_is_refused_before_anything_is_computed(tiny):
