@@ -118,6 +118,9 @@ class Admission:
             self.leave(sequence)
         if request.unadmitted and request in self._waiting:
             self._waiting.remove(request)
+        # Sequences and request refer to each other, and would keep the weights until the next
+        # search for such circles.
+        request.sequences.clear()
         prompt = request.prompt
         prompt.requests -= 1
         if not prompt.requests:

@@ -66,7 +66,7 @@ def finish(decoding: Decoding) -> dict[str, SampleResult | Failure]:
             ended[outcome.operation_id] = outcome.result
     assert (decoding.running, decoding.waiting) == (0, 0)
     assert decoding._kv.nbytes == 0
-    assert decoding._kv.reserved == decoding.cached_tokens
+    assert decoding.cached_tokens == decoding._kv.reserved
     return ended
 
 
