@@ -53,7 +53,9 @@ def test_a_reference_may_be_a_checkpoint_in_any_spelling(house: House):
 
     request = reverse_kl(house, house.model(), path.replace("tinker://", "mint://"))
 
-    assert taken(house, request).reference_weights == path
+    operation = taken(house, request)
+    assert isinstance(operation, ReverseKL)
+    assert operation.reference_weights == path
 
 
 def test_a_sum_is_queued_once_for_the_retries_of_one_call(house: House):
