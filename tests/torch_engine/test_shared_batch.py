@@ -52,7 +52,7 @@ def alone(tiny, n):
 
 def assert_same(one, other):
     difference = (one.adapter.flat_grad - other.adapter.flat_grad).norm()
-    assert difference <= 1e-6 * other.adapter.flat_grad.norm()
+    assert difference <= 5e-6 * other.adapter.flat_grad.norm()
     assert other.adapter.flat_grad.norm() > 1e-3
     assert one.result().metrics == pytest.approx(other.result().metrics, rel=1e-5)
     for a, b in zip(one.result().logprobs, other.result().logprobs, strict=True):
