@@ -558,7 +558,7 @@ def test_a_pass_that_pauses_gives_what_it_gives_alone(bench, tiny_folder, tmp_pa
     for ours, theirs in zip(paused.logprobs, result.logprobs, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
     one, other = (b.engine._models[model].adapter.flat_grad for b in (bench, alone))
-    assert (one - other).norm() <= 1e-6 * other.norm()
+    assert (one - other).norm() <= 5e-6 * other.norm()
     assert tokens_of(together[drawn]) == tokens_of(
         alone.sample(num_samples=3, params={"max_tokens": 60})
     )
