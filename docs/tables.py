@@ -19,7 +19,7 @@ import click
 from docs.chinese import CHINESE
 from fastapi.routing import APIRoute
 
-from docs import performance
+from docs import numerics, performance
 from mint.cli.main import main as mint_command
 from mint.core.losses import LOSSES, REFUSED
 from mint.server.app import ROUTERS
@@ -141,6 +141,11 @@ def measured_on(say: Say) -> str:
     return _table(*performance.machines(say))
 
 
+def real_model(say: Say) -> str:
+    """What benchmarks/results says of bfloat16 on a real model."""
+    return _table(*numerics.real_model(say))
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(re.sub(" +", " ", f"| {' | '.join(line)} |") for line in lines)
@@ -156,6 +161,7 @@ TABLES: Mapping[str, Callable[[Say], str]] = {
     "claims": claims,
     "measured_on": measured_on,
     "scaling": performance.scaling,
+    "real_model": real_model,
 }
 
 
