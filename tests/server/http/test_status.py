@@ -92,6 +92,7 @@ def test_what_is_counted_on_the_servers_own_machine(house: House):
     )  # fmt: skip
     assert seen["mint_engine_running_sequences",] == 3
     assert seen["mint_engine_loaded_model", "tiny"] == 1
+    assert seen["mint_engine_info", "cuda:0", "bfloat16", "6"] == 1
     assert seen["mint_engine_busy_seconds_total",] == 1.5
     assert seen["mint_engine_cached_tokens",] == 320
     assert seen["mint_engine_prompt_tokens_total",] == 900

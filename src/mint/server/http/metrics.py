@@ -19,7 +19,12 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.exposition import generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -149,6 +154,9 @@ def _engine(figures: Figures) -> Iterator[Metric]:
     health = figures.engine
     yield _gauge("mint_engine_up", "1 if the engine process works.", float(health.state == "up"))
     capacity = health.capacity or {}
+    if capacity:
+        compute = {name: str(capacity[name]) for name in ("device", "dtype", "threads")}
+        yield InfoMetricFamily("mint_engine", "What the engine computes on.", value=compute)
     for name, about in (
         ("running_sequences", "Sequences being decoded."),
         ("waiting_sequences", "Accepted sequences that have no room in the KV cache now."),
