@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError
 
-from mint.core.datum import Datum
+from mint.core.datum import Datum, ReverseKLDatum
 from mint.core.errors import ConfigError, Fault, UnknownModelError
 from mint.core.ids import ModelId, OperationId, SamplerId
 from mint.core.lora import LoraSpec
@@ -25,6 +25,8 @@ from mint.core.operations import (
     PassResult,
     PinSampler,
     ReleaseSampler,
+    ReverseKL,
+    ReverseKLResult,
     Sample,
     SampleResult,
     Saved,
@@ -476,6 +478,47 @@ def test_an_idle_base_model_makes_room_for_another(tmp_path):
         )  # fmt: skip
         assert isinstance(bench.run(drawn), SampleResult)
         assert engine.capacity().loaded_models == (name,)
+
+
+def test_a_base_model_stays_while_a_pass_compares_with_it(tmp_path):
+    names = ("student", "teacher", "other")
+    folders = [build_tiny(tmp_path / name, seed=n) for n, name in enumerate(names)]
+    weights = (folders[0] / "model.safetensors").stat().st_size
+    engine = TorchEngine(
+        EngineSettings(
+            models=tuple(f"{n}={f}" for n, f in zip(names, folders, strict=True)),
+            scratch=tmp_path / "scratch",
+            kv_tokens=64,
+            preload=False,
+        )
+    )
+    bench = Bench(engine)
+    model_id, lora = ModelId("m"), LoraSpec(rank=4)
+    bench.run(CreateModel(model_id=model_id, base_model="student", lora=lora))
+    bench.train(model_id)  # from here on the adapter takes no more memory
+    engine._bases.limit_bytes = engine.capacity().memory_bytes + int(1.5 * weights)
+    long = ModelInput.from_ints(np.arange(200))
+    datum = ReverseKLDatum(long, long, np.arange(1, 201), np.ones(200, np.float32))
+    passing = bench.start(
+        ReverseKL(
+            model_id=model_id, data=(datum,) * 8, reference_base="teacher", reference_weights=None,
+            temperature=1.0,
+        )
+    )  # fmt: skip
+    assert engine.step() == []  # it has begun
+    drawn = Sample(
+        sampler_id=SamplerId("b"), base_model="other", weights=None,
+        prompt=ModelInput.from_ints([1, 2, 3]), params=SamplingParams(max_tokens=2),
+    )  # fmt: skip
+
+    refused = bench.start(drawn)
+    found = bench.finish()
+
+    assert isinstance(found[refused], Failure)
+    assert "(loaded: student, teacher)" in found[refused].message
+    assert isinstance(found[passing], ReverseKLResult)
+    assert isinstance(bench.run(drawn), SampleResult)  # and no longer than that
+    assert engine.capacity().loaded_models == ("student", "other")
 
 
 def test_the_shelf_is_emptied_when_an_engine_starts(tmp_path):

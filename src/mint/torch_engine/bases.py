@@ -39,7 +39,7 @@ class Base:
     decoding: Decoding
     trainer: Trainer
     users: int = 0
-    """Models in training on it."""
+    """Models in training on it, and passes under way that compare with it."""
 
     @property
     def nbytes(self) -> int:
@@ -122,8 +122,10 @@ class Bases:
             need, held_bytes, "a lower rank", keep=base,
         )  # fmt: skip
 
-    def free_bytes(self, held_bytes: int) -> int:
-        """What is left below the memory limit, and on a GPU also free there."""
+    def free_bytes(self, wanted: int, held_bytes: int) -> int:
+        """What is left below the memory limit, and on a GPU also free there. Cached prefixes are
+        given up as far as `wanted` bytes need their room."""
+        self._give_up_cached(wanted, held_bytes)
         free = max(0, self.limit_bytes - self._used(held_bytes))
         if self._settings.device.startswith("cuda"):
             free = min(free, torch.cuda.mem_get_info(self._settings.device)[0])
@@ -134,10 +136,7 @@ class Bases:
     ) -> None:
         """Give up cached prefixes and unload idle base models until `need` bytes are free.
         `keep`: one that has to stay."""
-        for base in self.loaded():
-            if self._used(held_bytes) + need <= self.limit_bytes:
-                return
-            base.decoding.forget_cached()
+        self._give_up_cached(need, held_bytes)
         for folder, base in list(self._loaded.items()):
             if self._used(held_bytes) + need <= self.limit_bytes:
                 return
@@ -151,6 +150,14 @@ class Bases:
                 f"(loaded: {', '.join(b.name for b in self.loaded()) or 'none'}). Use {instead}, "
                 "end other models, or raise the memory limit."
             )
+
+    def _give_up_cached(self, need: int, held_bytes: int) -> None:
+        """Forget cached prefixes until `need` bytes are below the limit, or none is left."""
+        for base in self.loaded():
+            short = self._used(held_bytes) + need - self.limit_bytes
+            if short <= 0:
+                return
+            base.decoding.give_up_cached(short)
 
     def _used(self, held_bytes: int) -> int:
         return held_bytes + sum(base.nbytes for base in self._loaded.values())

@@ -1,5 +1,6 @@
 """How many packed tokens one micro-batch of training may have."""
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -35,6 +36,18 @@ class Budget:
     """Where micro-batches are cut: not above `memory`, and less while sequences are decoded."""
 
 
+def needed_bytes(decoder: Decoder, tokens: int) -> int:
+    """What has to be free for a budget's `memory` to be so many tokens."""
+    return math.ceil(tokens * activation_bytes(decoder) / _HALF)
+
+
+def cut(decoder: Decoder, most: int, round_tokens: float | None) -> int:
+    """Where micro-batches are cut, memory aside; arguments as of `budget`."""
+    if round_tokens is None:
+        return most
+    return min(most, max(FEWEST, int(round_tokens * decoder.layers / BACKWARD_COST)))
+
+
 def budget(decoder: Decoder, free_bytes: int, most: int, round_tokens: float | None) -> Budget:
     """Cut by what is free, by the setting, and so that one layer of the batch costs no more than
     one decode round: training pauses only between layers.
@@ -45,10 +58,7 @@ def budget(decoder: Decoder, free_bytes: int, most: int, round_tokens: float | N
         round_tokens: cost of a decode round in forward tokens; None while nobody samples.
     """
     memory = max(FEWEST, int(_HALF * free_bytes) // activation_bytes(decoder))
-    batch = min(memory, most)
-    if round_tokens is not None:
-        batch = min(batch, max(FEWEST, int(round_tokens * decoder.layers / BACKWARD_COST)))
-    return Budget(memory, batch)
+    return Budget(memory, min(memory, cut(decoder, most, round_tokens)))
 
 
 _OUT_OF_MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)

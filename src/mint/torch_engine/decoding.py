@@ -113,8 +113,12 @@ class Decoding:
         """Keys and values kept of what has ended."""
         return self._cache.tokens
 
+    def give_up_cached(self, size_bytes: int) -> None:
+        """Forget so much of what is kept for later, or all of it: others need the memory."""
+        self._cache.give_up(size_bytes)
+
     def forget_cached(self) -> None:
-        """Give up what is kept for later, since others need the memory."""
+        """Forget all that is kept for later."""
         self._cache.clear()
 
     def add(

@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -50,7 +50,8 @@ from mint.engine.turns import DECODE_ROWS, Source, Turns, allowance
 from mint.torch_engine import checkpoint
 from mint.torch_engine.adapter_import import import_adapter
 from mint.torch_engine.bases import Base, Bases
-from mint.torch_engine.budget import Budget, budget
+from mint.torch_engine.budget import Budget, budget, cut, needed_bytes
+from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.interpolation import interpolate
 from mint.torch_engine.provenance import Origin, Provenance
 from mint.torch_engine.reverse_kl import Reference, ReverseKLPass, check_vocabulary
@@ -78,6 +79,8 @@ class _Lane:
     model_id: ModelId
     queue: deque[Work] = field(default_factory=deque)
     passing: TrainingPass | ReverseKLPass | None = None
+    compared_with: Base | None = None
+    """The base model of the reference that the pass under way reads."""
 
 
 class TorchEngine:
@@ -235,7 +238,9 @@ class TorchEngine:
         tokens = _ALONE_TOKENS
         if rounds is not None:
             tokens = allowance(self._training(base), self._sampling(base), rounds)
-        cost, failed = base.trainer.advance(list(passes), lambda: self._budget(base), tokens)
+        cost, failed = base.trainer.advance(
+            list(passes), lambda: self._budget(base, passes), tokens
+        )
         for each, lane in passes.items():
             if each in failed:
                 outcomes.append(self._ended(lane, _failed(lane.queue[0], failed[each])))
@@ -253,27 +258,33 @@ class TorchEngine:
             case ForwardBackward() as operation:
                 lane.passing = TrainingPass(decoder, model.adapter, operation)
             case ReverseKL() as operation:
-                reference = self._reference(operation, work.folder, model.base)
+                base = self._reference_base(operation, model.base)
+                reference = self._reference(operation, work.folder, base.decoder)
                 lane.passing = ReverseKLPass(decoder, model.adapter, reference, operation)
+                lane.compared_with = base
+                base.users += 1
             case other:
                 raise AssertionError(f"{type(other).__name__} is no pass")
 
-    def _reference(self, operation: ReverseKL, folder: Path | None, student: Base) -> Reference:
+    def _reference_base(self, operation: ReverseKL, student: Base) -> Base:
         base = self._bases.get(operation.reference_base, self._held_bytes())
         if base is not student:
             check_vocabulary(self._bases.resolve(base.name), self._bases.resolve(student.name))
-        decoder, path = base.decoder, operation.reference_weights
+        return base
+
+    def _reference(self, operation: ReverseKL, folder: Path | None, decoder: Decoder) -> Reference:
+        path = operation.reference_weights
         if path is None:
             return Reference(decoder, None)
         return Reference(decoder, self._shelf.get(path, folder, decoder.targets, decoder.device))
 
-    def _budget(self, base: Base) -> Budget:
-        return budget(
-            base.decoder,
-            self._bases.free_bytes(self._held_bytes()),
-            self._settings.batch_tokens,
-            self._round_tokens(),
-        )
+    def _budget(self, base: Base, passes: Collection[TrainingPass | ReverseKLPass]) -> Budget:
+        """Of the next batch; what is cached of prompts makes room for as much as it may have."""
+        decoder, most, rounds = base.decoder, self._settings.batch_tokens, self._round_tokens()
+        together = min(cut(decoder, most, rounds), sum(p.tokens_left for p in passes))
+        tokens = max(together, *(p.longest_left for p in passes))
+        free = self._bases.free_bytes(needed_bytes(decoder, tokens), self._held_bytes())
+        return budget(decoder, free, most, rounds)
 
     def _passed(self, lane: _Lane) -> PassResult:
         """The result of a pass that is done, with what is known of the data's sampling."""
@@ -350,6 +361,9 @@ class TorchEngine:
         """The first operation of a lane has an outcome: on to its next, behind the other lanes."""
         work = lane.queue.popleft()
         lane.passing = None
+        if lane.compared_with:
+            lane.compared_with.users -= 1
+            lane.compared_with = None
         failed = isinstance(outcome.result, Failure)
         if failed and _is_gradient_pass(work) and lane.model_id in self._models:
             self._models[lane.model_id].spoil(work.operation_id)

@@ -87,6 +87,11 @@ class PassInParts(ABC, Generic[PartT]):
         """Of this part's kind, before packing."""
         return sum(len(self.data.inputs[i]) for i in self._waiting[0][0])
 
+    @property
+    def longest_left(self) -> int:
+        """Tokens of the longest datum of this part's kind, which is computed in one piece."""
+        return max(len(self.data.inputs[i]) for i in self._waiting[0][0])
+
     def part(self, token_budget: int) -> PartT:
         """The next micro-batch: at most so many packed tokens, but one datum at least. Asking again
         gives the same; `took` goes on to the one after it."""

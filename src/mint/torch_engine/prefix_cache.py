@@ -15,6 +15,7 @@ Shapes: L layers, K key heads, S tokens of a place or block, D head width.
 import hashlib
 import itertools
 import logging
+import math
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -108,8 +109,15 @@ class PrefixCache:
             self._drop(next(iter(self._blocks)))
         return True
 
+    def give_up(self, size_bytes: int) -> None:
+        """Forget so much, or all if there is less, for whoever needs the memory."""
+        self._drop_dead()
+        blocks = math.ceil(size_bytes / self._kv.block_bytes(BLOCK))
+        for _ in range(min(blocks, len(self._blocks))):
+            self._drop(next(iter(self._blocks)))
+
     def clear(self) -> None:
-        """Forget everything, for whoever needs the memory."""
+        """Forget everything."""
         while self._blocks:
             self._drop(next(iter(self._blocks)))
 

@@ -2,16 +2,20 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.torch_engine.conftest import Tiny
 
+from mint.core.datum import Datum
 from mint.core.ids import ModelId, OperationId, SamplerId
 from mint.core.lora import LoraSpec
 from mint.core.model_input import ModelInput
 from mint.core.operations import (
     CreateModel,
+    ForwardBackward,
     ModelReady,
     Operation,
+    PassResult,
     PinSampler,
     ReleaseSampler,
     Sample,
@@ -19,6 +23,7 @@ from mint.core.operations import (
 )
 from mint.core.sampling import SamplingParams
 from mint.engine.protocol import Work
+from mint.torch_engine.budget import needed_bytes
 from mint.torch_engine.engine import TorchEngine
 from mint.torch_engine.settings import EngineSettings
 
@@ -76,3 +81,27 @@ def test_cached_prefixes_give_way_to_a_new_model(engine: TorchEngine):
     run(engine, CreateModel(model_id=ModelId("m"), base_model="tiny", lora=need))
 
     assert engine.capacity().cached_tokens == 0
+
+
+def test_cached_prefixes_give_way_to_training_as_far_as_it_needs_their_room(engine: TorchEngine):
+    model_id = ModelId("m")
+    run(engine, CreateModel(model_id=model_id, base_model="tiny", lora=LoraSpec(rank=2)))
+    tokens = np.arange(24)
+    datum = Datum(ModelInput.from_ints(tokens), {"target_tokens": tokens})
+    trained = ForwardBackward(model_id=model_id, data=(datum,), loss_fn="cross_entropy")
+    for operation in (trained, sample()):
+        run(engine, operation)
+    held = engine.capacity()
+    assert held.cached_tokens == 32
+    (base,) = engine._bases.loaded()
+    a_token = base.decoding.kv_bytes // held.cached_tokens
+    need = needed_bytes(base.decoder, len(tokens))
+
+    engine._bases.limit_bytes = held.memory_bytes + need
+    assert isinstance(run(engine, trained), PassResult)
+    assert engine.capacity().cached_tokens == 32
+
+    engine._bases.limit_bytes -= a_token
+    assert isinstance(run(engine, trained), PassResult)
+    assert engine.capacity().cached_tokens == 16  # a block is the least that can be given up
+    assert engine._bases.limit_bytes - engine.capacity().memory_bytes >= need
