@@ -14,7 +14,8 @@ from mint.torch_engine.lora import AdapterWeights, Layout, Target
 
 
 class SamplerShelf:
-    """Adapter versions for sampling, by name: a checkpoint's path or a sampler's id.
+    """Adapter versions for sampling, by name: a checkpoint's folder or a sampler's id. A path would
+    not do: a save may overwrite what is there, into another folder.
 
     Least recently used ones leave memory when they exceed the limit. A checkpoint can be read
     again; a pinned version goes to the scratch folder and comes back from it.
@@ -45,12 +46,14 @@ class SamplerShelf:
         self, name: str, folder: Path | None, targets: tuple[Target, ...],
         device: torch.device | str,
     ) -> AdapterWeights:  # fmt: skip
-        """Weights by name; those of a checkpoint are read from `folder` if they are not here.
+        """The weights of a sampler, or those of a checkpoint, which has a `folder`, and is read from
+        it if it is not here.
 
         Raises:
             NotFoundError: pinned weights that nobody holds any more.
             UserError, ServerFaultError: as checkpoint.load_weights.
         """
+        name = name if folder is None else str(folder)
         if name in self._held:
             self._held.move_to_end(name)
             return self._held[name]
