@@ -108,6 +108,22 @@ def test_a_record_is_bounded_and_forgets_the_oldest():
     assert [parity is not None for parity in found] == [False] * 7 + [True] * 3
 
 
+def test_what_is_drawn_again_and_again_is_kept_once():
+    """Greedily drawn, or short: each would else be compared with each."""
+    rng = np.random.default_rng(0)
+    known = Provenance(tokens_kept=30)
+    other, same = drawn(rng, 10), drawn(rng, 10)
+    known.note(AT_3, *other)
+    for _ in range(50):
+        known.note(AT_3, *same)
+    for sequence in (other, same):
+        parity = known.compare(
+            AT_3, *in_datum(3, sequence, sequence), in_datum(3, sequence, sequence)[1]
+        )
+        assert parity is not None
+        assert parity.tokens == 20
+
+
 def test_what_earlier_versions_drew_is_forgotten():
     rng = np.random.default_rng(0)
     known = Provenance()

@@ -75,12 +75,16 @@ class Provenance:
         self._drawn: dict[Origin, dict[int, list[_Drawn]]] = {}
 
     def note(self, origin: Origin, tokens_S: NDArray[np.int32], logprobs_S: Floats) -> None:
-        """A sequence has ended. One without a single uncertain token tells nothing and is left out."""
+        """A sequence has ended. One without a single uncertain token tells nothing and is left out;
+        one that was drawn before (greedily, or a short one) is here already."""
         if not len(tokens_S) or not logprobs_S.any():
             return
         keys_S = _keys(tokens_S, logprobs_S)
         drawn = _Drawn(keys_S, logprobs_S, _anchor(logprobs_S))
-        self._drawn.setdefault(origin, defaultdict(list))[int(keys_S[drawn.anchor])].append(drawn)
+        same = self._drawn.setdefault(origin, defaultdict(list))[int(keys_S[drawn.anchor])]
+        if any(np.array_equal(other.keys_S, keys_S) for other in same):
+            return
+        same.append(drawn)
         self._order.append((origin, drawn))
         self._held += len(tokens_S)
         while self._held > self._room:
