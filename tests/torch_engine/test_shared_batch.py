@@ -101,6 +101,22 @@ def test_a_pass_that_fails_takes_no_other_along(tiny, monkeypatch):
     assert_same(passes[2], alone(tiny, 2))
 
 
+def test_a_result_that_cannot_be_kept_costs_no_other_pass_its_gradient(tiny, monkeypatch):
+    """By then others have taken theirs, and are done."""
+    passes = mixed_passes(tiny)
+
+    def broken(*_):
+        raise ValueError("not to be kept")
+
+    monkeypatch.setattr(passes[1], "_note", broken)
+
+    failed = run(tiny, passes)
+
+    assert {p: str(e) for p, e in failed.items()} == {passes[1]: "not to be kept"}
+    assert_same(passes[0], alone(tiny, 0))
+    assert_same(passes[2], alone(tiny, 2))
+
+
 def test_an_overflow_stays_with_the_pass_that_has_it(tiny):
     passes = mixed_passes(tiny)
     inputs = {

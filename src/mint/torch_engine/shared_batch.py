@@ -196,7 +196,10 @@ def _compute(decoder: Decoder, shares: Shares, budget: Budget, spend: Spend) -> 
     if hidden_TE.requires_grad and scored:  # an adapter of the head alone leaves the body without
         hidden_TE.backward(grad_TE)
     for p, part, logp_P in scored:
-        p.took(part, logp_P)
+        try:
+            p.took(part, logp_P)
+        except Exception as error:  # others have taken theirs: the batch must not be tried again
+            failed[p] = error
     return failed
 
 
