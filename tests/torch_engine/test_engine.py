@@ -514,8 +514,9 @@ def test_a_base_model_stays_while_a_pass_compares_with_it(tmp_path):
     refused = bench.start(drawn)
     found = bench.finish()
 
-    assert isinstance(found[refused], Failure)
-    assert "(loaded: student, teacher)" in found[refused].message
+    failure = found[refused]
+    assert isinstance(failure, Failure)
+    assert "(loaded: student, teacher)" in failure.message
     assert isinstance(found[passing], ReverseKLResult)
     assert isinstance(bench.run(drawn), SampleResult)  # and no longer than that
     assert engine.capacity().loaded_models == ("student", "other")
@@ -605,6 +606,30 @@ def test_a_pass_that_pauses_gives_what_it_gives_alone(bench, tiny_folder, tmp_pa
     assert tokens_of(together[drawn]) == tokens_of(
         alone.sample(num_samples=3, params={"max_tokens": 60})
     )
+
+
+def test_of_two_base_models_one_has_a_micro_batch_under_way(tmp_path):
+    names = ("one", "other")
+    specs = [f"{name}={build_tiny(tmp_path / name, seed=n)}" for n, name in enumerate(names)]
+    engine = TorchEngine(EngineSettings(models=tuple(specs), scratch=tmp_path / "scratch"))
+    bench = Bench(engine)
+    for name in names:
+        made = CreateModel(model_id=ModelId(name), base_model=name, lora=LoraSpec(rank=4))
+        assert isinstance(bench.run(made), ModelReady)
+    data = tuple(datum(bytes([65 + n]) * 150) for n in range(12))
+    both = {bench.start(passes(ModelId(name), data=data)) for name in names}
+    trainers = [base.trainer for base in engine._bases.loaded()]
+
+    halfway, found = [], {}
+    while engine.busy:
+        found |= {outcome.operation_id: outcome.result for outcome in engine.step()}
+        halfway.append(tuple(trainer.is_halfway for trainer in trainers))
+
+    assert set(found) == both
+    assert all(isinstance(result, PassResult) for result in found.values())
+    assert set(halfway) == {(False, False), (True, False), (False, True)}
+    first_done = min(halfway[::-1].index(one) for one in ((True, False), (False, True)))
+    assert first_done < len(halfway) / 3  # they go on side by side, batch by batch
 
 
 def test_an_engine_that_closes_in_the_middle_of_a_pass_leaves_no_thread(bench):

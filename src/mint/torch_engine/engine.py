@@ -180,7 +180,10 @@ class TorchEngine:
             if base.decoding.busy:
                 waiting[self._sampling(base)] = lambda base=base: self._round(base)
         passing, others = self._by_need()
-        for base, lanes in passing.items():
+        # Of all base models one micro-batch is under way: two would hold their activations
+        # together, and on a GPU all backwards run on one thread, which a paused one keeps.
+        halfway = {base: lanes for base, lanes in passing.items() if base.trainer.is_halfway}
+        for base, lanes in (halfway or passing).items():
             waiting[self._training(base)] = lambda base=base, lanes=lanes: self._train(base, lanes)
         if others:
             source = Source("weights", self._settings.training_share)

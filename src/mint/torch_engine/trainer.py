@@ -14,6 +14,12 @@ class Trainer:
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
         self._batch: Pausable[Failed] | None = None
+        self._members: tuple[Pass, ...] = ()
+
+    @property
+    def is_halfway(self) -> bool:
+        """Whether a micro-batch is under way."""
+        return self._batch is not None
 
     def advance(
         self, passes: Sequence[Pass], budget: Callable[[], Budget], allowance: float
@@ -27,8 +33,9 @@ class Trainer:
             allowance: forward tokens after which the turn ends, at the next border of a layer.
         """
         if self._batch is None:
-            waiting, tokens = tuple(passes), budget()
-            self._batch = Pausable(lambda spend: run_batch(self._decoder, waiting, tokens, spend))
+            members, tokens = tuple(passes), budget()
+            self._members = members
+            self._batch = Pausable(lambda spend: run_batch(self._decoder, members, tokens, spend))
         cost = self._batch.advance(allowance)
         if not self._batch.done:
             return cost, {}
@@ -36,7 +43,7 @@ class Trainer:
         try:
             return cost, batch.result()
         except Exception as error:  # our own bug: nobody knows what of the batch was done
-            return cost, dict.fromkeys(passes, error)
+            return cost, dict.fromkeys(self._members, error)
 
     def close(self) -> None:
         if self._batch:
