@@ -21,6 +21,7 @@ from mint.core.operations import Failure, Result
 from mint.server.app import create_app
 from mint.server.auth.keys import hash_secret, hint, new_secret
 from mint.server.http import futures
+from mint.server.service import janitor
 from mint.server.settings import ServerSettings
 from mint.server.store.store import Store
 from mint.wire import payloads
@@ -117,6 +118,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     tokenizer.mkdir()
     (tokenizer / "tokenizer.json").write_text('{"model": {}}')
     (tokenizer / "model.safetensors").write_text("weights are not handed out")
+    # A round in the middle of a test would queue what other tests left to be ended.
+    patch = pytest.MonkeyPatch()
+    patch.setattr(janitor, "ROUND_S", 3600.0)
     settings = ServerSettings(data=data, models=(MODEL,), max_pending_samples=3)
     store = Store(settings.store_at)
     store.set_served([_served(tokenizer)])
@@ -133,6 +137,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     server.should_exit = True
     thread.join()
     store.close()
+    patch.undo()
 
 
 @pytest.fixture
