@@ -11,6 +11,7 @@ from mint.core.errors import CapacityError
 from mint.core.ids import ModelId
 from mint.core.model_input import ModelInput
 from mint.core.operations import ForwardBackward
+from mint.torch_engine import passes as passes_module
 from mint.torch_engine.budget import FEWEST, Budget, activation_bytes, budget, is_out_of_memory
 from mint.torch_engine.shared_batch import compose, fair_shares, run_batch
 from mint.torch_engine.training import TrainingPass
@@ -84,6 +85,28 @@ def test_models_that_share_a_forward_get_what_they_get_alone(tiny, monkeypatch, 
     assert max(n for n, *_ in seen) <= tokens
     for n, own in enumerate(passes):
         assert_same(own, alone(tiny, n))
+
+
+def test_a_pass_is_sorted_and_cut_once_however_many_parts_it_has(tiny, monkeypatch):
+    calls = []
+    for name in ("prefix_tree", "micro_batches"):
+        real = getattr(passes_module, name)
+        monkeypatch.setattr(
+            passes_module, name, lambda *a, n=name, real=real: calls.append(n) or real(*a)
+        )
+    prompt, *ends = random_tokens(np.random.default_rng(0), 8, *[12] * 20)
+    tokens = [np.concatenate([prompt, end]) for end in ends]
+    data = [Datum(ModelInput.from_ints(t), {"target_tokens": t.astype(np.int64)}) for t in tokens]
+    own = pass_over(tiny, random_adapter(tiny.decoder), data)
+    seen = count_forwards(tiny, monkeypatch)
+
+    assert not run(tiny, [own], Budget(10_000, 50))
+
+    assert sorted(n for n, *_ in seen) == [8 + 2 * 12] + [8 + 3 * 12] * 6
+    assert calls == ["prefix_tree", "micro_batches"]
+    whole = pass_over(tiny, random_adapter(tiny.decoder), data)
+    assert not run(tiny, [whole])
+    assert_same(own, whole)
 
 
 def test_a_pass_that_fails_takes_no_other_along(tiny, monkeypatch):
