@@ -40,10 +40,11 @@ class Trainer:
         if not self._batch.done:
             return cost, {}
         batch, self._batch = self._batch, None
+        members, self._members = self._members, ()  # they hold adapters, which may be unloaded now
         try:
             return cost, batch.result()
         except Exception as error:  # our own bug: nobody knows what of the batch was done
-            return cost, dict.fromkeys(self._members, error)
+            return cost, dict.fromkeys(members, error)
 
     def close(self) -> None:
         if self._batch:
