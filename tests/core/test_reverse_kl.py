@@ -80,10 +80,14 @@ def test_an_image_is_refused_in_either_input():
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_temperature_that_divides_nothing_is_refused(temperature: float):
-    with pytest.raises(UserError, match="temperature="):
+@pytest.mark.parametrize("temperature", [0.0, -1.0, 1e-40, 0.009, float("nan"), float("inf")])
+def test_a_temperature_out_of_range_is_refused_with_the_range(temperature: float):
+    with pytest.raises(UserError, match=r"temperature=.*finite number of 0\.01 or more"):
         check_reverse_kl(asked(datum(), temperature=temperature), Base(), Base())
+
+
+def test_the_lowest_temperature_is_taken():
+    check_reverse_kl(asked(datum(), temperature=0.01), Base(), Base())
 
 
 def test_a_reference_with_another_number_of_ids_is_refused():

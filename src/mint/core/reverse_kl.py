@@ -12,6 +12,10 @@ from mint.core.model_input import ModelInput, Tokens, check_tokens
 from mint.core.operations import ReverseKL
 from mint.core.passes import Reader
 
+LOWEST_TEMPERATURE = 0.01
+"""Logits of 20 are rounded by 2e-6 in float32, logprobs at this temperature by 2e-4 then; far below it
+logits / temperature overflows, and the KL is no number."""
+
 
 @dataclass(frozen=True, eq=False)
 class CheckedReverseKL:
@@ -38,10 +42,10 @@ def check_reverse_kl(
     Raises:
         UserError: the temperature or a datum is wrong, or the models' vocabularies differ in size.
     """
-    if not (math.isfinite(operation.temperature) and operation.temperature > 0):
+    if not LOWEST_TEMPERATURE <= operation.temperature < math.inf:
         raise LossInputError(
-            f"temperature={operation.temperature}: give a finite number above 0. Both models' "
-            "logits are divided by it."
+            f"temperature={operation.temperature}: give a finite number of {LOWEST_TEMPERATURE} or "
+            "more. Both models' logits are divided by it."
         )
     if not operation.data:
         raise UserError("data is empty. Give at least one datum.")
