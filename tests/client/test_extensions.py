@@ -1,7 +1,9 @@
 """MinT's own operations from the client's side to the engine's and back, on a real server."""
 
 import asyncio
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +118,50 @@ def test_a_mistake_is_told_by_the_future_and_holds_the_step_back(
 def test_no_data_is_refused_at_once(training: mint.TrainingClient):
     with pytest.raises(mint.MintError, match="data is empty"):
         forward_backward_reverse_kl(training, reference_model_path="tiny", data=[])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"rest": [10.0, 11.5]}, r"data\[1\].target_tokens is float64; it must hold token ids"),
+        ({"rest": [True, False]}, r"data\[1\].target_tokens is bool"),
+        ({"weights": [1, 0, math.nan, 1]}, r"data\[1\].weights\[2\] is nan"),
+        ({"weights": [1, math.inf, 1, 1]}, r"data\[1\].weights\[1\] is inf"),
+        ({"weights": [1e39, 1, 1, 1]}, r"data\[1\].weights\[0\] is 1e\+39"),
+        ({"weights": list("abcd")}, r"data\[1\].weights is <U1; it must hold numbers"),
+    ],
+)
+def test_what_is_no_token_or_no_number_is_refused_before_anything_is_sent(
+    training: mint.TrainingClient, monkeypatch: pytest.MonkeyPatch, wrong, says
+):
+    sent = []
+    monkeypatch.setattr(extensions, "submit_passes", lambda *call: sent.append(call))
+    monkeypatch.setattr(extensions, "CHUNK_DATUMS", 1)
+    bad = replace(
+        datum(),
+        target_tokens=wrong.get("rest", REST),
+        weights=wrong.get("weights"),
+    )
+
+    with pytest.raises(mint.MintError, match=says):
+        forward_backward_reverse_kl(training, reference_model_path="tiny", data=[datum(), bad])
+
+    assert not sent
+
+
+@pytest.mark.parametrize("temperature", [math.nan, math.inf])
+def test_a_temperature_that_is_no_number_is_refused_at_once(
+    training: mint.TrainingClient, temperature: float
+):
+    with pytest.raises(mint.MintError, match=r"temperature=.*give a finite number"):
+        forward_backward_reverse_kl(
+            training, reference_model_path="tiny", data=[datum()], temperature=temperature
+        )
+
+
+def test_a_coefficient_that_is_no_number_is_refused_at_once(service: mint.ServiceClient):
+    with pytest.raises(mint.MintError, match=r"coefficients\[1\]=nan"):
+        interpolate_checkpoints(service, source_paths=["a", "b"], coefficients=[1.0, math.nan])
 
 
 def test_a_sum_of_checkpoints_lies_between_them_and_is_one_itself(

@@ -1,6 +1,7 @@
 """Operations of MinT's own, on upstream's clients or ours: forward_backward_reverse_kl and
 interpolate_checkpoints, each with an async twin of the same arguments."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from tinker import types
 
 from mint.client.compat import submit, submit_passes
-from mint.core.errors import UserError
+from mint.core.errors import LossInputError, UserError
 
 Numbers = types.TensorData | NDArray[Any] | Sequence[int] | Sequence[float]
 
@@ -35,14 +36,22 @@ class ReverseKLDatum:
     weights: Numbers | None = None
     """`[n]`, of any sign; None: ones."""
 
-    def to_json(self) -> dict[str, Any]:
-        targets = _tensor(self.target_tokens, "int64")
-        ones = np.ones(len(targets["data"]), np.float32)
+    def to_json(self, where: str = "datum") -> dict[str, Any]:
+        """What is sent of it.
+
+        Args:
+            where: what errors call it.
+
+        Raises:
+            LossInputError: target_tokens are not integers, or a weight is not finite.
+        """
+        targets = _integers(self.target_tokens, f"{where}.target_tokens")
+        weights = np.ones(targets.shape) if self.weights is None else self.weights
         return {
             "student_input": self.student_input.model_dump(mode="json"),
             "reference_input": self.reference_input.model_dump(mode="json"),
-            "target_tokens": targets,
-            "weights": _tensor(ones if self.weights is None else self.weights, "float32"),
+            "target_tokens": _tensor(targets, "int64"),
+            "weights": _tensor(_finite(weights, f"{where}.weights"), "float32"),
         }
 
     @property
@@ -88,12 +97,18 @@ def forward_backward_reverse_kl(
         `reverse_kl:sum`, `reverse_kl:mean`, `active_tokens:sum`.
 
     Raises:
-        UserError: there is no data. All else that is wrong is told by the future.
+        UserError: there is no data, targets are not integers, or a number is not finite; nothing is
+            sent then. All else that is wrong is told by the future.
     """
     if not data:
         raise UserError("data is empty. Give at least one ReverseKLDatum.")
+    if not math.isfinite(temperature):
+        raise UserError(f"temperature={temperature}: give a finite number.")
     common = {"reference_model_path": reference_model_path, "temperature": temperature}
-    bodies = [{**common, "data": [datum.to_json() for datum in c]} for c in _chunks(data)]
+    bodies = [
+        {**common, "data": [datum.to_json(f"data[{i}]") for i, datum in chunk]}
+        for chunk in _chunks(data)
+    ]
     route = "/api/v1/mint/forward_backward_reverse_kl"
     return submit_passes(training_client, route, bodies, _with_exact_mean)
 
@@ -129,7 +144,14 @@ def interpolate_checkpoints(
         coefficients: any finite numbers, one for each path.
         output_path: the new checkpoint's name, one segment; its run is one of its own. None:
             "interpolated".
+
+    Raises:
+        UserError: a coefficient is not finite; nothing is sent then. All else that is wrong is told
+            by the future.
     """
+    for i, coefficient in enumerate(coefficients):
+        if not math.isfinite(coefficient):
+            raise UserError(f"coefficients[{i}]={coefficient}: give a finite number.")
     body = {"source_paths": list(source_paths), "coefficients": [float(c) for c in coefficients]}
     if output_path is not None:
         body["output_path"] = output_path
@@ -151,14 +173,15 @@ async def interpolate_checkpoints_async(
     )  # fmt: skip
 
 
-def _chunks(data: Sequence[ReverseKLDatum]) -> Iterator[list[ReverseKLDatum]]:
-    chunk: list[ReverseKLDatum] = []
+def _chunks(data: Sequence[ReverseKLDatum]) -> Iterator[list[tuple[int, ReverseKLDatum]]]:
+    """What one request takes of the data, each datum with its number."""
+    chunk: list[tuple[int, ReverseKLDatum]] = []
     numbers = 0
-    for datum in data:
+    for i, datum in enumerate(data):
         if chunk and (numbers + datum.numbers > CHUNK_NUMBERS or len(chunk) == CHUNK_DATUMS):
             yield chunk
             chunk, numbers = [], 0
-        chunk.append(datum)
+        chunk.append((i, datum))
         numbers += datum.numbers
     yield chunk
 
@@ -175,6 +198,29 @@ def _array(values: Numbers) -> NDArray[Any]:
     return values.to_numpy() if isinstance(values, types.TensorData) else np.asarray(values)
 
 
-def _tensor(values: Numbers, dtype: str) -> dict[str, Any]:
-    array = _array(values).astype(dtype)
-    return {"data": array.reshape(-1).tolist(), "dtype": dtype, "shape": list(array.shape)}
+def _integers(values: Numbers, where: str) -> NDArray[Any]:
+    array = _array(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise LossInputError(f"{where} is {array.dtype}; it must hold token ids, as integers.")
+    return array
+
+
+def _finite(values: Numbers, where: str) -> NDArray[Any]:
+    array = _array(values)
+    if array.dtype.kind not in "biuf":
+        raise LossInputError(f"{where} is {array.dtype}; it must hold numbers.")
+    with np.errstate(over="ignore"):  # what float32 cannot hold is told below
+        bad = np.flatnonzero(~np.isfinite(array.astype(np.float32)))
+    if bad.size:
+        raise LossInputError(
+            f"{where}[{bad[0]}] is {array.reshape(-1)[bad[0]]}; every value must be finite in float32."
+        )
+    return array
+
+
+def _tensor(array: NDArray[Any], dtype: str) -> dict[str, Any]:
+    return {
+        "data": array.astype(dtype).reshape(-1).tolist(),
+        "dtype": dtype,
+        "shape": list(array.shape),
+    }
