@@ -1,9 +1,13 @@
 """Reverse KL and sums of checkpoints, queued: whose they may read, and once for the same call."""
 
+from datetime import UTC, datetime
+
 import httpx
+import pytest
 from tests.server.http.conftest import MODEL, House
 from tests.server.http.saved import ready_model, saved
 
+from mint.core.errors import StorageError
 from mint.core.ids import OperationId
 from mint.core.operations import InterpolateCheckpoints, ReverseKL
 from mint.wire import payloads
@@ -67,6 +71,32 @@ def test_a_sum_is_queued_once_for_the_retries_of_one_call(house: House):
     assert isinstance(operation, InterpolateCheckpoints)
     assert operation.source_paths == (path, path)
     assert operation.path == f"tinker://{operation.model_id}/sampler_weights/interpolated"
+
+
+def test_a_sum_that_cannot_be_queued_leaves_no_session_open(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_, **__):
+        raise StorageError("the disk is full")
+
+    path = saved(house, ready_model(house), "a")
+    before = open_sessions(house)
+    with monkeypatch.context() as patch:
+        patch.setattr(house.store, "enqueue", full)
+        refused = house.http.post(
+            "/api/v1/mint/checkpoints/interpolate",
+            json={"source_paths": [path], "coefficients": [1.0]},
+            headers={"X-Idempotency-Key": "k"},
+        )
+
+    assert refused.status_code >= 500
+    assert open_sessions(house) == before
+    assert isinstance(taken(house, interpolate(house, [path], "k")), InterpolateCheckpoints)
+
+
+def open_sessions(house: House) -> list[str]:
+    ours = house.store.silent_sessions(datetime.max.replace(tzinfo=UTC))
+    return [session.session_id for session in ours if session.owner == house.owner]
 
 
 def test_a_strangers_checkpoint_is_neither_a_reference_nor_a_term(house: House):

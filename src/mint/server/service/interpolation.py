@@ -66,14 +66,20 @@ class InterpolationService:
             )
             return Prepared(operation=operation, model=model)
 
-        kind = InterpolateCheckpoints.__name__
-        operation_id = await self._submissions.submit(
-            Submission(owner=owner, kind=kind, scope=f"{session}/create", seq_id=0, prepare=prepare)
+        submission = Submission(
+            owner=owner,
+            kind=InterpolateCheckpoints.__name__,
+            scope=f"{session}/create",
+            seq_id=0,
+            prepare=prepare,
         )
-        await asyncio.to_thread(
-            self._store.finish_session, owner, session, "success", "interpolated"
-        )
-        return operation_id
+        end = ("errored", "the sum was not queued")
+        try:
+            operation_id = await self._submissions.submit(submission)
+            end = ("success", "interpolated")
+            return operation_id
+        finally:
+            await asyncio.to_thread(self._store.finish_session, owner, session, *end)
 
     def _readable(self, owner: Owner, path: str, i: int) -> Checkpoint:
         try:
