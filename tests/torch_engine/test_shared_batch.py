@@ -199,6 +199,43 @@ def test_a_micro_batch_that_does_not_fit_is_halved(tiny, monkeypatch):
     assert_same(halved, whole)
 
 
+def out_of_memory_preparing(monkeypatch, own, most):
+    """Where a part's tensors are put on the device, before any forward."""
+    real = own._prepare
+
+    def prepare(part):
+        if part.tokens > most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return real(part)
+
+    monkeypatch.setattr(own, "_prepare", prepare)
+
+
+def test_a_part_that_cannot_be_put_on_the_device_is_halved_and_takes_no_other_along(
+    tiny, monkeypatch
+):
+    passes = mixed_passes(tiny)
+    out_of_memory_preparing(monkeypatch, passes[1], 13)
+
+    assert not run(tiny, passes)
+
+    for n, own in enumerate(passes):
+        assert_same(own, alone(tiny, n))
+
+
+def test_a_part_that_never_fits_on_the_device_fails_its_own_pass(tiny, monkeypatch):
+    passes = mixed_passes(tiny)
+    out_of_memory_preparing(monkeypatch, passes[1], 0)
+
+    failed = run(tiny, passes)
+
+    assert list(failed) == [passes[1]]
+    assert isinstance(failed[passes[1]], CapacityError)
+    assert not passes[1].adapter.flat_grad.any()
+    for n in (0, 2):
+        assert_same(passes[n], alone(tiny, n))
+
+
 def test_what_does_not_fit_halved_fails_with_a_size_that_would(tiny, monkeypatch):
     rng = np.random.default_rng(0)
     data = [

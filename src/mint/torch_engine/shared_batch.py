@@ -128,47 +128,62 @@ Failed = dict[Pass, Exception]
 def run_batch(decoder: Decoder, passes: Sequence[Pass], budget: Budget, spend: Spend) -> Failed:
     """Compute the next micro-batch of as many of the passes as fit; returns those that failed.
 
-    What goes wrong in the part they share is tried again with each pass alone, and a pass that runs
-    out of memory alone with half the tokens.
+    What goes wrong in the part they share, or in putting it together, is tried again with each pass
+    alone, and a pass that runs out of memory alone with half the tokens.
     """
-    shares = compose(passes, budget.batch)
-    before = [
-        (p.adapter.flat_grad, p.adapter.flat_grad.clone()) for p, t in shares if t.differentiated
-    ]
+    shares: Shares = ()
+    before: list[tuple[Tensor, Tensor]] = []
     try:
+        shares = compose(passes, budget.batch)
+        before = _gradients(shares)
         return _compute(decoder, shares, budget, spend)
     except Exception as error:
         for grad, saved in before:
             grad.copy_(saved)
-        if len(shares) > 1:
-            failed: Failed = {}
-            for p, _ in shares:
-                failed |= run_batch(decoder, [p], budget, spend)
-            return failed
-        alone, part = shares[0]
-        if not is_out_of_memory(error):
-            return {alone: error}
-    return _halved(decoder, alone, part.tokens, budget, spend)
+        tried = [p for p, _ in shares] or passes
+        if len(tried) == 1 and not is_out_of_memory(error):
+            return {tried[0]: error}
+    # Outside of the handler: its traceback would hold the first try's tensors.
+    if len(tried) > 1:
+        failed: Failed = {}
+        for p in tried:
+            failed |= run_batch(decoder, [p], budget, spend)
+        return failed
+    tokens = shares[0][1].tokens if shares else min(budget.batch, tried[0].tokens_left)
+    return _halved(decoder, tried[0], tokens, budget, spend)
 
 
 def _halved(decoder: Decoder, alone: Pass, tokens: int, budget: Budget, spend: Spend) -> Failed:
-    """The second try, outside of the first one's handler: its traceback would hold its tensors."""
+    """The second try of a pass whose micro-batch of so many tokens ran out of memory."""
     half = max(1, tokens // 2)
-    shares = compose([alone], half)
-    before = alone.adapter.flat_grad.clone()
+    shares: Shares = ()
+    before: list[tuple[Tensor, Tensor]] = []
     try:
+        shares = compose([alone], half)
+        before = _gradients(shares)
         return _compute(decoder, shares, Budget(min(budget.memory, half), half), spend)
     except Exception as error:
-        alone.adapter.flat_grad.copy_(before)
+        for grad, saved in before:
+            grad.copy_(saved)
         if not is_out_of_memory(error):
             return {alone: error}
+        again = shares[0][1].tokens if shares else half
         return {
             alone: CapacityError(
                 f"memory ran out over a micro-batch of {tokens} tokens, and again over one of "
-                f"{shares[0][1].tokens}. About {shares[0][1].tokens // 2} would fit: send data no "
-                "longer than that, lower the engine's memory for sampling, or use a smaller model."
+                f"{again}. About {again // 2} would fit: send data no longer than that, lower the "
+                "engine's memory for sampling, or use a smaller model."
             )
         }
+
+
+def _gradients(shares: Shares) -> list[tuple[Tensor, Tensor]]:
+    """(gradient, copy) of each pass whose part adds to it."""
+    return [
+        (p.adapter.flat_grad, p.adapter.flat_grad.clone())
+        for p, part in shares
+        if part.differentiated
+    ]
 
 
 def _compute(decoder: Decoder, shares: Shares, budget: Budget, spend: Spend) -> Failed:
