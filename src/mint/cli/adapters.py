@@ -157,13 +157,14 @@ def _verify_import(
     adapter: Path,
 ) -> None:  # fmt: skip
     """Compare, and take the checkpoint back if that fails for whatever reason."""
-    from mint.cli.verification import ask_server, tolerance_for
+    from mint.cli.verification import ask_server
+    from mint.core.parity import largest_gap
     from mint.weights.logprobs import logprobs
 
     try:
         side = ask_server(connection, path, base_model)
         local = logprobs(base, side.prompts, adapter)
-        tolerance = tolerance_for(_dtype_of(server, base_model))
+        tolerance = largest_gap(_dtype_of(server, base_model))
         verification = side.compare(local, tolerance, "peft")
         verification.check()
     except BaseException:
@@ -189,7 +190,8 @@ def _verify_export(
     connection: "Connection", server: "CheckpointStore", info: dict[str, Any], base: Path,
     written: Path, *, merged: bool,
 ) -> Any:  # fmt: skip
-    from mint.cli.verification import ask_server, tolerance_for
+    from mint.cli.verification import ask_server
+    from mint.core.parity import largest_gap
     from mint.weights.logprobs import logprobs
     from mint.weights.merge import dtypes_of
 
@@ -200,7 +202,7 @@ def _verify_export(
     else:
         local, against = logprobs(base, side.prompts, written), "peft"
         dtypes = []
-    tolerance = tolerance_for(_dtype_of(server, info["base_model"]), *dtypes)
+    tolerance = largest_gap(_dtype_of(server, info["base_model"]), *dtypes)
     verification = side.compare(local, tolerance, against)
     verification.check()
     if merged:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from mint.cli.verification import tolerance_for
 from mint.core.errors import ConfigError
+from mint.core.parity import largest_gap
 
 if TYPE_CHECKING:
     import mint
@@ -145,7 +145,7 @@ def check_parity(
     dtype = offered[model]["dtype"] if model in offered else "float32"
     return Parity(
         model=model, checkpoint=checkpoint, dtype=dtype, gaps=gaps,
-        tolerance=tolerance_for(dtype), adapter_moves_by=moved,
+        tolerance=largest_gap(dtype), adapter_moves_by=moved,
     )  # fmt: skip
 
 

@@ -1,12 +1,13 @@
 """Whether what a server computes from a checkpoint is what others compute from its files."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mint.core.errors import ConfigError, MintError
+from mint.core.parity import LARGEST_GAP
 
 if TYPE_CHECKING:
     from mint.client.connect import Connection
@@ -19,10 +20,6 @@ TEXTS = (
 )
 """Fixed, so that two runs give the same figure; of several kinds, so that many rows of the
 vocabulary are looked at."""
-
-TOLERANCE: Mapping[str, float] = {"float32": 2e-3, "float16": 5e-2, "bfloat16": 3e-1}
-"""Largest difference of one token's logprob, by the coarser dtype of the two sides. Float32 kernels
-agree to some 1e-4 in models of our size; bfloat16 has 8 bits, which is 0.4 % of every weight."""
 
 
 class MismatchError(MintError):
@@ -51,7 +48,7 @@ class Verification:
 
     def check_rounding(self, dtypes: Sequence[str]) -> None:
         """Raises: MismatchError: merged weights of these dtypes lose what the adapter does."""
-        if self.max_gap > max(TOLERANCE["float32"] / 10, self.adapter_moves_by / 2):
+        if self.max_gap > max(LARGEST_GAP["float32"] / 10, self.adapter_moves_by / 2):
             raise MismatchError(
                 f"rounding the merged weights to {', '.join(dtypes)} moves logprobs by up to "
                 f"{self.max_gap:.2g}, and the adapter itself by {self.adapter_moves_by:.2g}: it "
@@ -99,11 +96,6 @@ def ask_server(connection: "Connection", path: str, base_model: str) -> ServerSi
             waiting = [client.compute_logprobs(mint.ModelInput.from_ints(p)) for p in prompts]
             sides.append([_known(future.result()) for future in waiting])
     return ServerSide(prompts, sides[0], sides[1])
-
-
-def tolerance_for(*dtypes: str) -> float:
-    """The tolerance of the coarsest of these dtypes."""
-    return max(TOLERANCE.get(dtype, TOLERANCE["bfloat16"]) for dtype in dtypes)
 
 
 def write_note(folder: Path, verification: Verification | None, **facts: Any) -> None:

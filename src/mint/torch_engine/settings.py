@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mint.core.errors import ConfigError
+from mint.core.parity import largest_gap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class EngineSettings:
     while a pass runs. More makes training quicker and that gap longer."""
     parity_warning: float | None = None
     """Gap in nats between the logprobs of trainer and sampler, on data sampled from the very weights
-    in training, above which the log warns. None: 1e-3 for float32, 0.5 for others."""
+    in training, above which the log warns. None: core.parity.LARGEST_GAP of the dtype."""
 
     def __post_init__(self) -> None:
         if not 0 < self.training_share < 1:
@@ -56,4 +57,4 @@ class EngineSettings:
     def parity_threshold(self) -> float:
         if self.parity_warning is not None:
             return self.parity_warning
-        return 1e-3 if self.dtype == "float32" else 0.5
+        return largest_gap(self.dtype)
