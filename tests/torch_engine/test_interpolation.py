@@ -1,17 +1,21 @@
 """A weighted sum of adapters computes the sum of what each adds, whatever their shapes."""
 
+from itertools import accumulate
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from tests.torch_engine.conftest import random_tokens
 from tests.torch_engine.test_decoder import packed_logits
+from torch.profiler import ProfilerActivity, profile
 
-from mint.core.errors import UserError
+from mint.core.errors import CapacityError, UserError
 from mint.core.ids import ModelId
 from mint.core.lora import LoraSpec
 from mint.core.operations import InterpolateCheckpoints
 from mint.torch_engine import checkpoint, interpolation
-from mint.torch_engine.interpolation import Term, interpolate, weighted_sum
+from mint.torch_engine.interpolation import Source, SumPlan, Term, interpolate
 from mint.torch_engine.lora import AdapterWeights, Layout
 
 
@@ -21,7 +25,11 @@ def adapter(decoder, seed: int, **spec) -> AdapterWeights:
     return AdapterWeights(layout, torch.randn(layout.size, generator=generator) * 0.1)
 
 
-def delta(weights: AdapterWeights, name: str) -> torch.Tensor | float:
+def weighted_sum(terms: list[Term], targets, model_id: str) -> AdapterWeights:
+    return interpolation.weighted_sum(SumPlan.of(terms, targets), targets, model_id)
+
+
+def delta(weights: Source, name: str) -> torch.Tensor | float:
     """What an adapter adds to a weight, float64; 0 where it adds nothing."""
     if name not in weights.pairs:
         return 0.0
@@ -93,7 +101,7 @@ def test_a_rank_that_is_not_served_is_refused_only_if_the_sum_has_it(tiny, monke
 
     assert made.layout.spec.rank == 4
     assert is_sum(made, twice, tiny.decoder)
-    with pytest.raises(UserError, match="the sum has rank 8, and an adapter here has 7"):
+    with pytest.raises(UserError, match=r"the sum has rank 8 on \S+, and an adapter here has 7"):
         weighted_sum([Term(0.5, one), Term(0.5, other)], tiny.decoder.targets, "run")
 
 
@@ -134,6 +142,10 @@ def saved(tmp_path, weights: AdapterWeights, name: str, base_model: str = "tiny"
     return folder
 
 
+def plenty(_wanted: int) -> int:
+    return 1 << 40
+
+
 def asked(*names: str, coefficients=(0.5, 0.5)) -> InterpolateCheckpoints:
     return InterpolateCheckpoints(
         model_id=ModelId("s:train:0"),
@@ -148,7 +160,7 @@ def test_checkpoints_become_one_that_reads_like_any_other(tiny, tmp_path):
     one, other = adapter(tiny.decoder, 1, rank=4), adapter(tiny.decoder, 2, rank=2)
     folders = [saved(tmp_path, one, "a"), saved(tmp_path, other, "b")]
 
-    done = interpolate(asked("a", "b"), tiny.decoder, folders, tmp_path / "sum")
+    done = interpolate(asked("a", "b"), tiny.decoder, folders, tmp_path / "sum", plenty)
 
     manifest = checkpoint.read_manifest(tmp_path / "sum")
     assert (manifest.lora, manifest.base_model) == (done.lora, "tiny")
@@ -159,16 +171,57 @@ def test_checkpoints_become_one_that_reads_like_any_other(tiny, tmp_path):
     assert is_sum(made, [Term(0.5, one), Term(0.5, other)], tiny.decoder)
 
 
+def test_a_sum_that_memory_does_not_hold_is_refused_before_it_is_computed(tiny, tmp_path):
+    folders = [saved(tmp_path, adapter(tiny.decoder, n, rank=20), f"{n}") for n in range(4)]
+    wanted = []
+
+    def free(nbytes: int) -> int:
+        wanted.append(nbytes)
+        return nbytes - 1
+
+    with pytest.raises(CapacityError, match="a sum of 4 checkpoints, of a rank of up to 32, needs"):
+        interpolate(
+            asked(*"0123", coefficients=(1.0,) * 4), tiny.decoder, folders, tmp_path / "sum", free
+        )
+
+    assert not (tmp_path / "sum").exists()
+    interpolate(
+        asked(*"0123", coefficients=(1.0,) * 4), tiny.decoder, folders, tmp_path / "sum",
+        lambda nbytes: nbytes,
+    )  # fmt: skip
+    assert (tmp_path / "sum").exists()
+
+
+@pytest.mark.parametrize(("rank", "reduces"), [(3, False), (20, True)])
+def test_a_sum_takes_no_more_memory_than_it_said(tiny, rank, reduces):
+    terms = [Term(0.1, adapter(tiny.decoder, seed, rank=rank)) for seed in range(6)]
+    plan = SumPlan.of(terms, tiny.decoder.targets)
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        interpolation.weighted_sum(plan, tiny.decoder.targets, "run")
+
+    assert plan.reduces == reduces
+    assert peak_bytes(seen) <= plan.nbytes <= 3 * peak_bytes(seen)
+
+
+def peak_bytes(seen: Any) -> int:
+    """Most that torch's allocator had handed out at a time; the types of its events say too little."""
+    events = [e for e in seen.profiler.kineto_results.events() if e.name() == "[memory]"]
+    return max(accumulate(e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())))
+
+
 def test_another_base_models_checkpoint_is_refused_by_its_path(tiny, tmp_path):
     weights = adapter(tiny.decoder, 1, rank=4)
     folders = [saved(tmp_path, weights, "a"), saved(tmp_path, weights, "b", "large")]
 
     with pytest.raises(UserError, match="tinker://s:train:1/weights/b was trained on 'large'"):
-        interpolate(asked("a", "b"), tiny.decoder, folders, tmp_path / "sum")
+        interpolate(asked("a", "b"), tiny.decoder, folders, tmp_path / "sum", plenty)
 
     assert not (tmp_path / "sum").exists()
 
 
 def test_a_coefficient_too_few_is_refused(tiny, tmp_path):
     with pytest.raises(UserError, match="coefficients has 1 numbers for 2"):
-        interpolate(asked("a", "b", coefficients=(1.0,)), tiny.decoder, [], tmp_path / "sum")
+        interpolate(
+            asked("a", "b", coefficients=(1.0,)), tiny.decoder, [], tmp_path / "sum", plenty
+        )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from mint.core.errors import UserError
 
 MAX_SOURCES = 64
-"""Of one sum: all of their weights are in memory together."""
+"""Of one sum: all of their files are open together."""
 
 
 def check_sum(source_paths: Sequence[str], coefficients: Sequence[float]) -> None:

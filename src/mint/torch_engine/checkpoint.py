@@ -13,12 +13,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -117,6 +117,40 @@ def load_weights(folder: Path, layout: Layout, device: torch.device | str = "cpu
     return _flat(_verified(folder, ADAPTER_FILE), layout, _peft_name).to(device)
 
 
+class MappedPairs(Mapping[str, tuple[Tensor, Tensor]]):
+    """A checkpoint's (A `[R, in]`, B `[out, R]`) by target, float32, each read when it is asked for.
+
+    Raises as load_weights does, when made.
+    """
+
+    def __init__(self, folder: Path, layout: Layout) -> None:
+        self._targets = {target.name: target for target in layout.targets}
+        self._file = safe_open(_checked(folder, ADAPTER_FILE), framework="pt")
+        shapes = {name: self._file.get_slice(name).get_shape() for name in self._file.keys()}  # noqa: SIM118 (no mapping)
+        wanted = {
+            _peft_name(target.name, half): shape
+            for target in layout.targets
+            for half, shape in (
+                ("A", [layout.spec.rank, target.in_features]),
+                ("B", [target.out_features, layout.spec.rank]),
+            )
+        }
+        _refuse_other_shapes(shapes, wanted)
+        _refuse_extra(shapes, wanted)
+
+    def __getitem__(self, target: str) -> tuple[Tensor, Tensor]:
+        if target not in self._targets:
+            raise KeyError(target)
+        a, b = (self._file.get_tensor(_peft_name(target, half)) for half in "AB")
+        return a, b
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._targets)
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+
 def load_optimizer(
     folder: Path, layout: Layout, device: torch.device | str = "cpu"
 ) -> AdamState | None:
@@ -151,22 +185,35 @@ def _flat(tensors: Mapping[str, Tensor], layout: Layout, name_of) -> Tensor:
         for target, pair in layout.views(flat).items()
         for half, view in zip("AB", pair, strict=True)
     }
+    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    _refuse_other_shapes(shapes, {name: list(view.shape) for name, view in wanted.items()})
+    if name_of is _peft_name:
+        _refuse_extra(shapes, wanted)
     for name, view in wanted.items():
-        if name not in tensors or tensors[name].shape != view.shape:
-            got = f"shape {list(tensors[name].shape)}" if name in tensors else "nothing"
+        view.copy_(tensors[name])
+    return flat
+
+
+def _refuse_other_shapes(
+    found: Mapping[str, Sequence[int]], wanted: Mapping[str, Sequence[int]]
+) -> None:
+    for name, shape in wanted.items():
+        if found.get(name) != shape:
+            got = f"shape {list(found[name])}" if name in found else "nothing"
             raise UserError(
-                f"the checkpoint has {got} for {name}, this adapter needs {list(view.shape)}. "
+                f"the checkpoint has {got} for {name}, this adapter needs {list(shape)}. "
                 "Create the model with the checkpoint's rank and train_* settings, or from the "
                 "checkpoint itself."
             )
-        view.copy_(tensors[name])
-    extra = sorted(set(tensors) - set(wanted))
-    if extra and name_of is _peft_name:
+
+
+def _refuse_extra(found: Collection[str], wanted: Collection[str]) -> None:
+    extra = sorted(set(found) - set(wanted))
+    if extra:
         raise UserError(
             f"the checkpoint also holds {extra[0]} ({len(extra)} tensors in all) which this "
             "adapter does not train. Create the model from the checkpoint itself."
         )
-    return flat
 
 
 def _peft_config(layout: Layout, base_model: str) -> dict[str, object]:
@@ -189,7 +236,11 @@ def _peft_config(layout: Layout, base_model: str) -> dict[str, object]:
 
 
 def _verified(folder: Path, name: str) -> dict[str, Tensor]:
-    """Tensors of one file, once its bytes are those the manifest has signed for."""
+    return load_file(_checked(folder, name))
+
+
+def _checked(folder: Path, name: str) -> Path:
+    """One file, once its bytes are those the manifest has signed for."""
     want = read_manifest(folder).files.get(name)
     try:
         got = _stamp(folder / name)
@@ -200,7 +251,7 @@ def _verified(folder: Path, name: str) -> dict[str, Tensor]:
             f"checkpoint file {folder / name} is damaged: its size or sha256 is not the one "
             f"written ({got} instead of {want}). Use another checkpoint."
         )
-    return load_file(folder / name)
+    return folder / name
 
 
 def _stamp(path: Path) -> tuple[int, str]:

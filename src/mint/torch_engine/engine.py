@@ -441,7 +441,10 @@ class TorchEngine:
 
     def _interpolate(self, operation: InterpolateCheckpoints, work: Work) -> Interpolated:
         base = self._bases.get(operation.base_model, self._held_bytes())
-        return interpolate(operation, base.decoder, work.terms, _folder(work))
+        return interpolate(
+            operation, base.decoder, work.terms, _folder(work),
+            lambda wanted: self._bases.free_bytes(wanted, self._held_bytes()),
+        )  # fmt: skip
 
     def _refuse_twice(self, model_id: ModelId) -> None:
         if model_id in self._models:
