@@ -88,17 +88,31 @@ def test_a_changed_byte_is_noticed(tiny, tmp_path):
     content[-1] ^= 1
     path.write_bytes(content)
 
-    with pytest.raises(ServerFaultError, match=r"adapter_model.safetensors is damaged"):
-        checkpoint.load_weights(tmp_path / "c", adapter.layout)
+    for read in (checkpoint.load_weights, checkpoint.MappedPairs):
+        with pytest.raises(ServerFaultError, match=r"adapter_model.safetensors is damaged"):
+            read(tmp_path / "c", adapter.layout)
 
 
+def test_each_linear_can_be_read_by_itself(tiny, tmp_path):
+    adapter = random_adapter(tiny.decoder)
+    checkpoint.save(tmp_path / "c", adapter, "some/model", None)
+
+    mapped = checkpoint.MappedPairs(tmp_path / "c", adapter.layout)
+
+    assert list(mapped) == list(adapter.pairs)
+    for name, pair in adapter.pairs.items():
+        assert all(map(torch.equal, mapped[name], pair))
+    assert mapped.get("model.layers.9.mlp.up_proj") is None
+
+
+@pytest.mark.parametrize("read", [checkpoint.load_weights, checkpoint.MappedPairs])
 @pytest.mark.parametrize("other", [{"rank": 5}, {"train_mlp": False}])
-def test_a_checkpoint_of_another_shape_is_refused(tiny, tmp_path, other):
+def test_a_checkpoint_of_another_shape_is_refused(tiny, tmp_path, other, read):
     adapter = random_adapter(tiny.decoder)
     checkpoint.save(tmp_path / "c", adapter, "some/model", None)
     layout = Layout.of(LoraSpec(**{"rank": 4, **other}), tiny.decoder.targets)
     with pytest.raises(UserError, match="from the checkpoint"):
-        checkpoint.load_weights(tmp_path / "c", layout)
+        read(tmp_path / "c", layout)
 
 
 @pytest.mark.parametrize(("writes", "error"), [("_sync", OSError), ("save_file", SafetensorError)])
