@@ -19,6 +19,8 @@ from mint.core.operations import (
     DiscardGradients,
     Failure,
     ForwardBackward,
+    InterpolateCheckpoints,
+    Interpolated,
     LoadWeights,
     ModelReady,
     OptimStep,
@@ -456,6 +458,28 @@ def test_adapters_are_refused_with_numbers_before_they_exceed_the_memory_limit(
     assert isinstance(bench.run(again, tmp_path / "c"), Failure)
     bench.run(UnloadModel(model_id=ids[0]))
     assert isinstance(bench.run(again, tmp_path / "c"), ModelReady)
+
+
+def test_a_sum_of_checkpoints_is_refused_with_numbers_while_memory_is_taken(bench, tmp_path):
+    model, path = bench.create("m", rank=16), "tinker://m/weights/c"
+    bench.run(SaveWeights(model_id=model, path=path), tmp_path / "c")
+    bench.engine._bases.limit_bytes = bench.engine.capacity().memory_bytes
+    asked = InterpolateCheckpoints(
+        model_id=ModelId("sum"), base_model="tiny", path="tinker://sum/sampler_weights/s",
+        source_paths=(path,), coefficients=(0.5,),
+    )  # fmt: skip
+
+    def run():
+        work = Work(next(bench._ids), asked, tmp_path / "sum", terms=(tmp_path / "c",))
+        bench.engine.start(work)
+        return bench.finish()[work.operation_id]
+
+    refused = run()
+    assert isinstance(refused, Failure)
+    assert refused.fault is Fault.USER
+    assert "a sum of 1 checkpoints, of a rank of up to 16, needs" in refused.message
+    bench.run(UnloadModel(model_id=model))
+    assert isinstance(run(), Interpolated)
 
 
 def test_an_idle_base_model_makes_room_for_another(tmp_path):
