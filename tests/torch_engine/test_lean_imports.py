@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # an interpreter each, with everything an engine imports
+
 UNUSED = ("torch._dynamo.utils", "torch.distributed.tensor")
 """Not sympy, which torch imports for its first backward of a given gradient."""
 
