@@ -96,6 +96,45 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+PASS_SIZES = {"short": (8, 6, 24, 16), "long": (4, 8, 256, 128), "unshared": (48, 1, 24, 16)}
+"""Of a training pass: groups, answers of each, tokens of a prompt, tokens of an answer."""
+
+_PASS_ARGUMENTS = {
+    "groups": "prompts of the pass",
+    "answers": "per prompt",
+    "prompt": "tokens of a prompt",
+    "length": "tokens of an answer",
+}
+
+
+def pass_arguments(doc: str | None, *, unshared: bool = False) -> argparse.ArgumentParser:
+    """`arguments`, and the size of a training pass.
+
+    Args:
+        unshared: whether --unshared is a size too.
+    """
+    parser = arguments(doc)
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--long", action="store_true", help="4 groups of 8, 256 + 128 tokens")
+    if unshared:
+        sizes.add_argument(
+            "--unshared", action="store_true", help="48 prompts with one answer each"
+        )
+    for name, what in _PASS_ARGUMENTS.items():
+        parser.add_argument(f"--{name}", type=int, help=f"{what}, in place of the size's")
+    return parser
+
+
+def sized(args: argparse.Namespace) -> argparse.Namespace:
+    """What was not given becomes the chosen size's."""
+    chosen = (name for name in ("long", "unshared") if getattr(args, name, False))
+    size = PASS_SIZES[next(chosen, "short")]
+    for name, default in zip(_PASS_ARGUMENTS, size, strict=True):
+        if getattr(args, name) is None:
+            setattr(args, name, default)
+    return args
+
+
 def result_name(benchmark: str, args: argparse.Namespace, *variants: str) -> str:
     """Name of a run's result: the benchmark's, and what makes this run another claim.
 

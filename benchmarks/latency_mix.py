@@ -108,21 +108,11 @@ def _mixed(ends: Sequence[Took], started: Took | None, finished: Took | None) ->
 
 
 def arguments() -> argparse.Namespace:
-    parser = harness.arguments(__doc__)
-    parser.add_argument("--long", action="store_true", help="a pass of 4 x 8, 256 + 128 tokens")
-    parser.add_argument("--groups", type=int, help="of the pass, in place of the size's")
-    parser.add_argument("--answers", type=int, help="per group, in place of the size's")
-    parser.add_argument("--prompt", type=int, help="tokens of a prompt, in place of the size's")
-    parser.add_argument("--length", type=int, help="tokens of an answer, in place of the size's")
+    parser = harness.pass_arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=24, help="of decoding that are watched")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rank", type=int, default=16)
-    args = parser.parse_args()
-    size = (4, 8, 256, 128) if args.long else (8, 6, 24, 16)
-    for name, default in zip(("groups", "answers", "prompt", "length"), size, strict=True):
-        if getattr(args, name) is None:
-            setattr(args, name, default)
-    return args
+    return harness.sized(parser.parse_args())
 
 
 def main() -> None:

@@ -96,22 +96,12 @@ def _peft(args: argparse.Namespace, answers: list) -> tuple[Callable[[], Any], C
 
 
 def arguments() -> argparse.Namespace:
-    parser = harness.arguments(__doc__)
-    parser.add_argument("--long", action="store_true", help="4 groups of 8, 256 + 128 tokens")
-    parser.add_argument("--groups", type=int, help="prompts, in place of the size's")
-    parser.add_argument("--answers", type=int, help="per prompt, in place of the size's")
-    parser.add_argument("--prompt", type=int, help="tokens of a prompt, in place of the size's")
-    parser.add_argument("--length", type=int, help="tokens of an answer, in place of the size's")
+    parser = harness.pass_arguments(__doc__)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--micro-batch", type=int, nargs="+", default=[16, 8, 48], help="of peft")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    size = (4, 8, 256, 128) if args.long else (8, 6, 24, 16)
-    for name, default in zip(("groups", "answers", "prompt", "length"), size, strict=True):
-        if getattr(args, name) is None:
-            setattr(args, name, default)
-    return args
+    return harness.sized(parser.parse_args())
 
 
 def main() -> None:

@@ -32,29 +32,15 @@ from benchmarks.workloads import Answer, random_answers
 from mint.core.ids import ModelId
 
 ENGINE, PEFT = "engine", "transformers + peft"
-SIZES = {"short": (8, 6, 24, 16), "long": (4, 8, 256, 128), "unshared": (48, 1, 24, 16)}
-"""Groups, answers of each, tokens of a prompt, tokens of an answer."""
 
 
 def arguments() -> argparse.Namespace:
-    parser = harness.arguments(__doc__)
-    sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--long", action="store_true", help="4 groups of 8, 256 + 128 tokens")
-    sizes.add_argument("--unshared", action="store_true", help="48 prompts with one answer each")
-    parser.add_argument("--groups", type=int, help="prompts, in place of the size's")
-    parser.add_argument("--answers", type=int, help="per prompt, in place of the size's")
-    parser.add_argument("--prompt", type=int, help="tokens of a prompt, in place of the size's")
-    parser.add_argument("--length", type=int, help="tokens of an answer, in place of the size's")
+    parser = harness.pass_arguments(__doc__, unshared=True)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--micro-batch", type=int, nargs="+", default=[8, 16, 48], help="of peft")
-    args = parser.parse_args()
-    size = SIZES["long" if args.long else "unshared" if args.unshared else "short"]
-    for name, default in zip(("groups", "answers", "prompt", "length"), size, strict=True):
-        if getattr(args, name) is None:
-            setattr(args, name, default)
-    return args
+    return harness.sized(parser.parse_args())
 
 
 class Pass:
