@@ -38,6 +38,20 @@ class CheckedPass:
         return sum(len(tokens) for tokens in self.inputs)
 
 
+def check_input(tokens: Tokens, reader: Reader, where: str) -> None:
+    """Refuse what the base model cannot read, by its name in the request.
+
+    Raises:
+        UserError: it is longer than the context, or an id is not the model's.
+    """
+    if len(tokens) > reader.max_context:
+        raise UserError(
+            f"{where} has {len(tokens)} tokens, but the model's context holds "
+            f"{reader.max_context}. Shorten the example."
+        )
+    check_tokens(tokens, vocab_size=reader.vocab_size, where=f"{where}.tokens")
+
+
 def check_pass(operation: ForwardBackward, reader: Reader | None) -> CheckedPass:
     """Refuse a pass that cannot be computed, naming datum and field.
 
@@ -58,12 +72,7 @@ def check_pass(operation: ForwardBackward, reader: Reader | None) -> CheckedPass
         inputs.append(tokens)
         if reader is None:
             continue
-        if len(tokens) > reader.max_context:
-            raise UserError(
-                f"data[{i}].model_input has {len(tokens)} tokens, but the model's context holds "
-                f"{reader.max_context}. Shorten the example."
-            )
-        check_tokens(tokens, vocab_size=reader.vocab_size, where=f"data[{i}].model_input.tokens")
+        check_input(tokens, reader, f"data[{i}].model_input")
         check_tokens(
             datum.loss_fn_inputs["target_tokens"].reshape(-1),
             vocab_size=reader.vocab_size,

@@ -10,7 +10,7 @@ from mint.core.datum import ReverseKLDatum
 from mint.core.errors import LossInputError, UserError
 from mint.core.model_input import ModelInput, Tokens, check_tokens
 from mint.core.operations import ReverseKL
-from mint.core.passes import Reader
+from mint.core.passes import Reader, check_input
 
 LOWEST_TEMPERATURE = 0.01
 """Logits of 20 are rounded by 2e-6 in float32, logprobs at this temperature by 2e-4 then; far below it
@@ -111,11 +111,6 @@ def _check_ids(
 ) -> None:  # fmt: skip
     if reader is None:
         return
-    if len(tokens) > reader.max_context:
-        raise UserError(
-            f"{where} has {len(tokens)} tokens, but the model's context holds "
-            f"{reader.max_context}. Shorten the example."
-        )
-    check_tokens(tokens, vocab_size=reader.vocab_size, where=f"{where}.tokens")
+    check_input(tokens, reader, where)
     targets = f"{where.rpartition('.')[0]}.target_tokens"
     check_tokens(datum.target_tokens, vocab_size=reader.vocab_size, where=targets)
