@@ -40,31 +40,29 @@ def test_an_engine_is_not_made_for_a_model_it_would_compute_wrongly(tmp_path, fi
         TorchEngine(settings)
 
 
-def test_the_command_then_ends_with_one_line_that_names_the_field(tmp_path):
-    model = model_with(tmp_path, "use_sliding_window")
-    command = [sys.executable, "-m", "mint.cli.main", "serve", "--port", "0", "--device", "cpu"]
+def refused(tmp_path: Path, model: str, device: str) -> str:
+    """The one line with which `mint serve` ends."""
+    command = [sys.executable, "-m", "mint.cli.main", "serve", "--port", "0", "--device", device]
     ended = subprocess.run(
-        [*command, "--data", str(tmp_path / "data"), "--model", model.spec],
+        [*command, "--data", str(tmp_path / "data"), "--model", model],
         env={**without_settings(os.environ), "MINT_HOME": str(tmp_path)},
         capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
 
     assert ended.returncode == 1
     [line] = [line for line in ended.stderr.splitlines() if line.startswith("Error")]
+    return line
+
+
+def test_the_command_then_ends_with_one_line_that_names_the_field(tmp_path):
+    line = refused(tmp_path, model_with(tmp_path, "use_sliding_window").spec, "cpu")
+
     assert "base model m cannot be served: use_sliding_window is true" in line
 
 
 def test_the_command_refuses_a_device_that_is_not_there(tmp_path):
     if torch.backends.mps.is_available():
         pytest.skip("there is a Metal device here")
-    model = tiny_model(tmp_path, "m")
-    command = [sys.executable, "-m", "mint.cli.main", "serve", "--port", "0", "--device", "mps"]
-    ended = subprocess.run(
-        [*command, "--data", str(tmp_path / "data"), "--model", model.spec],
-        env={**without_settings(os.environ), "MINT_HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+    line = refused(tmp_path, tiny_model(tmp_path, "m").spec, "mps")
 
-    assert ended.returncode == 1
-    [line] = [line for line in ended.stderr.splitlines() if line.startswith("Error")]
     assert "device='mps': this torch or this machine has no Metal device" in line
