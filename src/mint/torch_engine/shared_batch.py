@@ -9,7 +9,7 @@ Shapes: T packed tokens, H/K query/key heads, D head width, E model width.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,61 +20,13 @@ from mint.torch_engine.attention import AttentionPlan
 from mint.torch_engine.budget import Budget, is_out_of_memory
 from mint.torch_engine.course import Course
 from mint.torch_engine.decoder import Decoder
-from mint.torch_engine.lora import TrainedAdapter
-from mint.torch_engine.packing import PackedBatch
+from mint.torch_engine.passes import Part, PassInParts
 
 Spend = Callable[[float], None]
 """Told what was computed since the last call, in forward tokens."""
 
 
-class Part(Protocol):
-    """The next micro-batch of a pass."""
-
-    @property
-    def batch(self) -> PackedBatch: ...
-    @property
-    def tokens(self) -> int:
-        """Packed."""
-        ...
-
-    @property
-    def differentiated(self) -> bool:
-        """Whether a backward follows."""
-        ...
-
-
-class Pass(Protocol):
-    """What can share a forward: a TrainingPass, which says more, or another loss of this shape."""
-
-    adapter: TrainedAdapter
-
-    @property
-    def done(self) -> bool: ...
-    @property
-    def differentiates(self) -> bool:
-        """Of its next part. Not asked once it is done."""
-        ...
-
-    @property
-    def tokens_left(self) -> int:
-        """Of parts of that kind, before packing."""
-        ...
-
-    def part(self, token_budget: int) -> Any:
-        """The next Part: at most so many packed tokens, but one datum at least."""
-        ...
-
-    def gradient(
-        self, part: Any, hidden_TE: Tensor, tick: Callable[[float], None]
-    ) -> tuple[Tensor, Tensor | None]:
-        """(what `took` needs, d(loss)/d(hidden) `[T, E]` if there is one)."""
-        ...
-
-    def took(self, part: Any, found: Tensor) -> None:
-        """A part is computed, its backward too: on to the next."""
-        ...
-
-
+Pass = PassInParts[Any]
 Shares = Sequence[tuple[Pass, Part]]
 
 
@@ -125,12 +77,52 @@ def compose(passes: Sequence[Pass], token_budget: int) -> Shares:
 Failed = dict[Pass, Exception]
 
 
+@dataclass(frozen=True)
+class _Broken:
+    """A try of which nothing is left: all gradients are what they were before."""
+
+    tried: Sequence[Pass]
+    tokens: int
+    """Of the first pass's part."""
+    error: Exception | None
+    """None if memory ran out, or several were tried. An error's traceback holds the try's tensors,
+    which must be gone before the next."""
+
+
 def run_batch(decoder: Decoder, passes: Sequence[Pass], budget: Budget, spend: Spend) -> Failed:
     """Compute the next micro-batch of as many of the passes as fit; returns those that failed.
 
     What goes wrong in the part they share, or in putting it together, is tried again with each pass
     alone, and a pass that runs out of memory alone with half the tokens.
     """
+    first = _try(decoder, passes, budget, spend)
+    if not isinstance(first, _Broken):
+        return first
+    if len(first.tried) > 1:
+        failed: Failed = {}
+        for p in first.tried:
+            failed |= run_batch(decoder, [p], budget, spend)
+        return failed
+    [alone] = first.tried
+    if first.error:
+        return {alone: first.error}
+    half = max(1, first.tokens // 2)
+    again = _try(decoder, [alone], Budget(min(budget.memory, half), half), spend)
+    if not isinstance(again, _Broken):
+        return again
+    return {
+        alone: again.error
+        or CapacityError(
+            f"memory ran out over a micro-batch of {first.tokens} tokens, and again over one of "
+            f"{again.tokens}. About {again.tokens // 2} would fit: send data no longer than that, "
+            "lower the engine's memory for sampling, or use a smaller model."
+        )
+    }
+
+
+def _try(
+    decoder: Decoder, passes: Sequence[Pass], budget: Budget, spend: Spend
+) -> Failed | _Broken:
     shares: Shares = ()
     before: list[tuple[Tensor, Tensor]] = []
     try:
@@ -141,40 +133,9 @@ def run_batch(decoder: Decoder, passes: Sequence[Pass], budget: Budget, spend: S
         for grad, saved in before:
             grad.copy_(saved)
         tried = [p for p, _ in shares] or passes
-        if len(tried) == 1 and not is_out_of_memory(error):
-            return {tried[0]: error}
-    # Outside of the handler: its traceback would hold the first try's tensors.
-    if len(tried) > 1:
-        failed: Failed = {}
-        for p in tried:
-            failed |= run_batch(decoder, [p], budget, spend)
-        return failed
-    tokens = shares[0][1].tokens if shares else min(budget.batch, tried[0].tokens_left)
-    return _halved(decoder, tried[0], tokens, budget, spend)
-
-
-def _halved(decoder: Decoder, alone: Pass, tokens: int, budget: Budget, spend: Spend) -> Failed:
-    """The second try of a pass whose micro-batch of so many tokens ran out of memory."""
-    half = max(1, tokens // 2)
-    shares: Shares = ()
-    before: list[tuple[Tensor, Tensor]] = []
-    try:
-        shares = compose([alone], half)
-        before = _gradients(shares)
-        return _compute(decoder, shares, Budget(min(budget.memory, half), half), spend)
-    except Exception as error:
-        for grad, saved in before:
-            grad.copy_(saved)
-        if not is_out_of_memory(error):
-            return {alone: error}
-        again = shares[0][1].tokens if shares else half
-        return {
-            alone: CapacityError(
-                f"memory ran out over a micro-batch of {tokens} tokens, and again over one of "
-                f"{again}. About {again // 2} would fit: send data no longer than that, lower the "
-                "engine's memory for sampling, or use a smaller model."
-            )
-        }
+        tokens = shares[0][1].tokens if shares else min(budget.batch, tried[0].tokens_left)
+        is_told = len(tried) == 1 and not is_out_of_memory(error)
+        return _Broken(tried, tokens, error if is_told else None)
 
 
 def _gradients(shares: Shares) -> list[tuple[Tensor, Tensor]]:
