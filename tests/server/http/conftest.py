@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ class House:
     owner: Owner
     key: str = field(init=False)
     http: httpx.Client = field(init=False)
+
+    def open_sessions(self) -> list[str]:
+        """The owner's."""
+        found = self.store.silent_sessions(datetime.max.replace(tzinfo=UTC))
+        return [session.session_id for session in found if session.owner == self.owner]
 
     def __post_init__(self) -> None:
         self.key = self.new_key(self.owner)

@@ -1,7 +1,5 @@
 """Reverse KL and sums of checkpoints, queued: whose they may read, and once for the same call."""
 
-from datetime import UTC, datetime
-
 import httpx
 import pytest
 from tests.server.http.conftest import MODEL, House
@@ -80,7 +78,7 @@ def test_a_sum_that_cannot_be_queued_leaves_no_session_open(
         raise StorageError("the disk is full")
 
     path = saved(house, ready_model(house), "a")
-    before = open_sessions(house)
+    before = house.open_sessions()
     with monkeypatch.context() as patch:
         patch.setattr(house.store, "enqueue", full)
         refused = house.http.post(
@@ -90,13 +88,8 @@ def test_a_sum_that_cannot_be_queued_leaves_no_session_open(
         )
 
     assert refused.status_code >= 500
-    assert open_sessions(house) == before
+    assert house.open_sessions() == before
     assert isinstance(taken(house, interpolate(house, [path], "k")), InterpolateCheckpoints)
-
-
-def open_sessions(house: House) -> list[str]:
-    ours = house.store.silent_sessions(datetime.max.replace(tzinfo=UTC))
-    return [session.session_id for session in ours if session.owner == house.owner]
 
 
 def test_a_strangers_checkpoint_is_neither_a_reference_nor_a_term(house: House):

@@ -14,6 +14,7 @@ from tests.server.http.conftest import MODEL, House
 from tests.server.waiting import until
 
 from mint.core.checkpoints import short_id
+from mint.core.errors import StorageError
 from mint.core.ids import ModelId, Owner
 from mint.core.lora import LoraSpec
 from mint.core.operations import ImportAdapter
@@ -86,6 +87,19 @@ def test_an_upload_lies_whole_before_its_import_is_queued(house):
     folder = house.data / "uploads" / operation.upload
     assert uploads(house) == [operation.upload]
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == FILES
+
+
+def test_an_import_that_cannot_be_queued_leaves_no_session_open(house, monkeypatch):
+    def full(*_, **__):
+        raise StorageError("the disk is full")
+
+    before = house.open_sessions()
+    with monkeypatch.context() as patch:
+        patch.setattr(house.store, "enqueue", full)
+        refused = house.http.post(f"{ROUTE}s", content=body())
+
+    assert refused.status_code >= 500
+    assert house.open_sessions() == before
 
 
 def test_optimizer_state_makes_it_a_checkpoint_to_train_on_from(house):

@@ -1,18 +1,16 @@
 """Weighted sums of checkpoints."""
 
-import asyncio
 from collections.abc import Sequence
 
 from mint.core.checkpoints import CheckpointKind, CheckpointRef, check_name
 from mint.core.errors import NotFoundError, UserError
-from mint.core.ids import OperationId, Owner, model_id
+from mint.core.ids import ModelId, OperationId, Owner
 from mint.core.interpolation import check_sum
-from mint.core.lora import LoraSpec
 from mint.core.operations import InterpolateCheckpoints
 from mint.server.service import references
 from mint.server.service.models import ModelCatalog
-from mint.server.service.submission import Prepared, Submission, Submissions
-from mint.server.store.records import Checkpoint, NewModel, NewSession
+from mint.server.service.submission import Submissions
+from mint.server.store.records import Checkpoint, NewSession
 from mint.server.store.store import Store
 
 DEFAULT_NAME = "interpolated"
@@ -44,42 +42,24 @@ class InterpolationService:
             tags=("interpolate",),
             display_name="a sum of checkpoints",
         )
-        session = (await asyncio.to_thread(self._store.create_session, new)).session_id
-        run = model_id(session, 0)
 
-        def prepare() -> Prepared:
+        def make(run: ModelId) -> InterpolateCheckpoints:
             check_sum(source_paths, coefficients)
             segment = DEFAULT_NAME if name is None else check_name(name)
             found = [self._readable(owner, path, i) for i, path in enumerate(source_paths)]
             base_model = _common_base(found)
             self._catalog.require(base_model)
-            operation = InterpolateCheckpoints(
+            return InterpolateCheckpoints(
                 model_id=run,
                 base_model=base_model,
                 path=str(CheckpointRef(run, CheckpointKind.SAMPLER, segment)),
                 source_paths=tuple(checkpoint.path for checkpoint in found),
                 coefficients=tuple(coefficients),
             )
-            shape = LoraSpec()  # until the engine has found the sum's own
-            model = NewModel(
-                model_id=run, session_id=session, owner=owner, base_model=base_model, lora=shape
-            )
-            return Prepared(operation=operation, model=model)
 
-        submission = Submission(
-            owner=owner,
-            kind=InterpolateCheckpoints.__name__,
-            scope=f"{session}/create",
-            seq_id=0,
-            prepare=prepare,
-        )
-        end = ("errored", "the sum was not queued")
-        try:
-            operation_id = await self._submissions.submit(submission)
-            end = ("success", "interpolated")
-            return operation_id
-        finally:
-            await asyncio.to_thread(self._store.finish_session, owner, session, *end)
+        kind = InterpolateCheckpoints.__name__
+        operation_id, _ = await self._submissions.submit_in_own_run(new, kind, make, "interpolated")
+        return operation_id
 
     def _readable(self, owner: Owner, path: str, i: int) -> Checkpoint:
         try:

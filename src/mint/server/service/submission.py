@@ -7,14 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mint.core.errors import Fault, MintError, ServerFaultError, UserError
-from mint.core.ids import ModelId, OperationId, Owner, SamplerId
-from mint.core.operations import Failure, Operation
+from mint.core.ids import ModelId, OperationId, Owner, SamplerId, model_id
+from mint.core.lora import LoraSpec
+from mint.core.operations import Failure, ImportAdapter, InterpolateCheckpoints, Operation
 from mint.server.service.link import Link
-from mint.server.store.records import NewModel, NewOperation, NewSampler
+from mint.server.store.records import NewModel, NewOperation, NewSampler, NewSession
 from mint.server.store.store import Store
 from mint.wire import payloads
 
 _log = logging.getLogger("mint.service")
+
+InOwnRun = ImportAdapter | InterpolateCheckpoints
+"""Operations that write a checkpoint which no model in training has made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +77,45 @@ class Submissions:
         operation_id = await asyncio.to_thread(self._enqueue, submission)
         self._link.wake()
         return operation_id
+
+    async def submit_in_own_run(
+        self, new: NewSession, kind: str, make: Callable[[ModelId], InOwnRun], done: str
+    ) -> tuple[OperationId, ModelId]:
+        """Queue what writes a checkpoint under a run of its own, which never lives: its session is
+        over at once, as a failed one if nothing could be queued.
+
+        Args:
+            kind: class name of the operation.
+            make: the operation for that run; in a thread, with its errors as Submission.prepare's.
+            done: what the session's end says.
+
+        Returns:
+            The operation, and its run. Raises as `submit`.
+        """
+        session = (await asyncio.to_thread(self._store.create_session, new)).session_id
+        run = model_id(session, 0)
+
+        def prepare() -> Prepared:
+            operation = make(run)
+            model = NewModel(
+                model_id=run,
+                session_id=session,
+                owner=new.owner,
+                base_model=operation.base_model,
+                lora=LoraSpec(),  # until the engine has found the adapter's own
+            )
+            return Prepared(operation=operation, model=model)
+
+        submission = Submission(
+            owner=new.owner, kind=kind, scope=f"{session}/create", seq_id=0, prepare=prepare
+        )
+        end = ("errored", "nothing was queued")
+        try:
+            operation_id = await self.submit(submission)
+            end = ("success", done)
+            return operation_id, run
+        finally:
+            await asyncio.to_thread(self._store.finish_session, new.owner, session, *end)
 
     def _enqueue(self, submission: Submission) -> OperationId:
         outcome = _prepare(submission)

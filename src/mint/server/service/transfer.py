@@ -12,14 +12,13 @@ from pathlib import Path
 
 from mint.core.checkpoints import CheckpointKind, CheckpointRef, check_name
 from mint.core.errors import CapacityError, NotFoundError, ServerFaultError
-from mint.core.ids import ModelId, OperationId, Owner, model_id
-from mint.core.lora import LoraSpec
+from mint.core.ids import ModelId, OperationId, Owner
 from mint.core.operations import ImportAdapter
 from mint.core.peft import ADAPTER_FILE, CONFIG_FILE
 from mint.server.service import references
 from mint.server.service.models import ModelCatalog
-from mint.server.service.submission import Prepared, Submission, Submissions
-from mint.server.store.records import Checkpoint, NewModel, NewSession
+from mint.server.service.submission import Submissions
+from mint.server.store.records import Checkpoint, NewSession
 from mint.server.store.store import Store
 from mint.wire.bundle import File, Header, Reader
 from mint.wire.errors import BodyError, BodyTooLargeError
@@ -135,7 +134,7 @@ class TransferService:
         return upload
 
     async def _queue(self, owner: Owner, header: Header, upload: str) -> tuple[OperationId, str]:
-        """A run of its own, whose session is over at once: nothing of it ever lives."""
+        """Returns as `receive`."""
         is_training = OPTIMIZER_FILE in {file.name for file in header.files}
         kind = CheckpointKind.TRAINING if is_training else CheckpointKind.SAMPLER
         new = NewSession(
@@ -144,37 +143,19 @@ class TransferService:
             tags=("import",),
             display_name=f"import of {header.name}",
         )
-        session = await asyncio.to_thread(self._store.create_session, new)
-        run: ModelId = model_id(session.session_id, 0)
-        path = str(CheckpointRef(run, kind, header.name))
 
-        def prepare() -> Prepared:
-            return Prepared(
-                operation=ImportAdapter(
-                    model_id=run, base_model=header.base_model, path=path, upload=upload
-                ),
-                model=NewModel(
-                    model_id=run,
-                    session_id=session.session_id,
-                    owner=owner,
-                    base_model=header.base_model,
-                    lora=LoraSpec(),  # until the engine has read the adapter's own
-                ),
+        def path(run: ModelId) -> str:
+            return str(CheckpointRef(run, kind, header.name))
+
+        def make(run: ModelId) -> ImportAdapter:
+            return ImportAdapter(
+                model_id=run, base_model=header.base_model, path=path(run), upload=upload
             )
 
-        operation_id = await self._submissions.submit(
-            Submission(
-                owner=owner,
-                kind=ImportAdapter.__name__,
-                scope=f"{session.session_id}/create",
-                seq_id=0,
-                prepare=prepare,
-            )
+        operation_id, run = await self._submissions.submit_in_own_run(
+            new, ImportAdapter.__name__, make, "imported"
         )
-        await asyncio.to_thread(
-            self._store.finish_session, owner, session.session_id, "success", "imported"
-        )
-        return operation_id, path
+        return operation_id, path(run)
 
 
 def remove_unfinished(data: Path) -> None:
