@@ -13,6 +13,10 @@ SURFACE = {"mint", "mint.types", "mint.tinker", "mint.mint"}
 MAY_IMPORT: Mapping[str, set[str]] = {
     # what users type: names only
     "mint": {"mint.client", "mint.core", "tinker"},
+    # the same objects as in mint.recipe, under the names that other pages use
+    "mint.renderers": {"mint.recipe"},
+    "mint.completers": {"mint.recipe"},
+    "mint.mint.renderers": {"mint.recipe"},
     # the bottom: values, and bytes <-> values
     "mint.core": {"numpy"},
     "mint.wire": {"mint.core", "numpy", "pydantic", "google", "zstandard"},
@@ -20,6 +24,12 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "mint.client": {
         "mint.core", "mint.wire",
         "tinker", "httpx", "numpy", "pydantic", "filelock", "transformers",
+    },
+    # algorithms over the public API. torch only inside doors that take or return its tensors,
+    # transformers and datasets only inside functions
+    "mint.recipe": {
+        "mint", "mint.core", "tinker", "numpy", "chz", "rich", "jinja2", "pydantic",
+        "tokenizers", "transformers", "huggingface_hub", "torch", "renderers", "wandb",
     },
     # compute
     "mint.engine": {"mint.core"},
@@ -83,7 +93,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     },
     # `keys` works on a data folder whose server need not run
     "mint.cli": {
-        "mint", "mint.client", "mint.core", "mint.weights", "mint.server.settings_sources",
+        "mint", "mint.client", "mint.core", "mint.weights", "mint.recipe",
+        "mint.server.settings_sources",
         "mint.server.process", "mint.server.channel", "tokenizers",
         "click", "tinker",
     },
