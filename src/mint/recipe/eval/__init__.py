@@ -1,0 +1,1 @@
+"""Evaluations: see `mint.recipe.eval.evaluators`."""
