@@ -1,0 +1,94 @@
+"""Where the seconds of a step go: spans, recorded by whatever code runs within the step.
+
+The step's record is carried by a context variable, so rollout code needs no argument for it, and two
+runs side by side do not mix.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Span:
+    """One stretch of a step."""
+
+    name: str
+    start_s: float
+    """Since the step began."""
+    duration_s: float
+
+
+class StepTimes:
+    """The spans of one step. Spans of concurrent rollouts overlap, so totals may exceed the step."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._began = time.perf_counter()
+        self._total_s: float | None = None
+
+    def add(self, name: str, began: float) -> None:
+        """Record a span that began at `began` (time.perf_counter) and ends now."""
+        now = time.perf_counter()
+        self.spans.append(Span(name, began - self._began, now - began))
+
+    def close(self) -> None:
+        """End the step, if it has not ended; spans that end later are still recorded."""
+        if self._total_s is None:
+            self._total_s = time.perf_counter() - self._began
+
+    def metrics(self) -> dict[str, float]:
+        """Seconds: `time/<span>` where there was one, else `time/<span>:total`, `:count`, `:mean`
+        and `:max`; and `time/total`."""
+        by_name: dict[str, list[float]] = {}
+        for span in self.spans:
+            by_name.setdefault(span.name, []).append(span.duration_s)
+        found: dict[str, float] = {}
+        for name, durations in by_name.items():
+            found.update(_summary(f"time/{name}", durations))
+        running = time.perf_counter() - self._began
+        found["time/total"] = running if self._total_s is None else self._total_s
+        return found
+
+
+def _summary(key: str, durations: list[float]) -> dict[str, float]:
+    if len(durations) == 1:
+        return {key: durations[0]}
+    total = sum(durations)
+    return {
+        f"{key}:total": total,
+        f"{key}:count": len(durations),
+        f"{key}:mean": total / len(durations),
+        f"{key}:max": max(durations),
+    }
+
+
+_current: ContextVar[StepTimes | None] = ContextVar("mint_recipe_step_times", default=None)
+
+
+@contextmanager
+def measuring() -> Iterator[StepTimes]:
+    """Record the spans of this context, and of tasks and threads started in it, as one step's."""
+    times = StepTimes()
+    token = _current.set(times)
+    try:
+        yield times
+    finally:
+        times.close()
+        _current.reset(token)
+
+
+@contextmanager
+def span(name: str) -> Iterator[None]:
+    """Record a stretch of the current step; without a step nothing is recorded."""
+    times = _current.get()
+    if times is None:
+        yield
+        return
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        times.add(name, began)
