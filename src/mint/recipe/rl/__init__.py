@@ -1,0 +1,1 @@
+"""Reinforcement learning: environments, rollouts, groups, and the loops that train on them."""
