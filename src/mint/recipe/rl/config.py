@@ -18,6 +18,8 @@ from mint.recipe.rl.types import RLDatasetBuilder
 
 ADVANTAGES_ON_ACTIONS_ONLY = frozenset({"stable_reinforce"})
 """Losses that refuse an advantage on a prompt token, which a discounted KL penalty puts there."""
+NEEDS_PROVENANCE = frozenset({"stable_reinforce"})
+"""Losses that need to know which sampling request each token came from."""
 
 
 @chz.chz
