@@ -14,6 +14,9 @@ from typing import Any
 from mint import types
 from mint.recipe import service
 
+MOST_TOGETHER = 64
+"""Samples of one request; services set a limit of their own, ours at 1024."""
+
 
 class RequestSlots:
     """At most `limit` requests at once; those that wait go in order of arrival.
@@ -111,7 +114,7 @@ class JoinedSampling:
             question = (keys[id(asked.prompt)], asked.params.model_dump_json())
             alike.setdefault(question, []).append(asked)
         self._asked.clear()
-        for together in alike.values():
+        for together in (part for same in alike.values() for part in _parts(same)):
             task = asyncio.get_running_loop().create_task(self._request(together))
             self._sending.add(task)  # the loop itself holds tasks only weakly
             task.add_done_callback(self._sending.discard)
@@ -137,6 +140,10 @@ class JoinedSampling:
             for asked in together:
                 asked.answer.cancel()
             raise
+
+
+def _parts(same: list[_Asked]) -> list[list[_Asked]]:
+    return [same[at : at + MOST_TOGETHER] for at in range(0, len(same), MOST_TOGETHER)]
 
 
 def _prompt_key(prompt: types.ModelInput) -> Hashable:

@@ -9,12 +9,12 @@ import inspect
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mint.recipe.exceptions import AllTrajectoriesFailedError, ConfigurationError
 from mint.recipe.rl.types import Env, EnvGroupBuilder, RolloutError, Trajectory
+from mint.recipe.tasks import run_together
 
 _log = logging.getLogger("mint.recipe.rl.rollout_strategy")
 
@@ -64,7 +64,7 @@ class FailFast(RolloutStrategy):
     catches_group_errors = False
 
     async def play_group(self, builder: EnvGroupBuilder, envs: Sequence[Env], play: Play) -> Played:
-        trajectories_G = await side_by_side([_awaited(play(env)) for env in envs])
+        trajectories_G = await run_together([_awaited(play(env)) for env in envs])
         return Played(trajectories_G, list(envs))
 
 
@@ -133,7 +133,7 @@ class _Members:
 
     async def played(self) -> Played:
         self.hopeful = len(self.envs)  # played, or still playing
-        found = await side_by_side([self._member(index) for index in range(len(self.envs))])
+        found = await run_together([self._member(index) for index in range(len(self.envs))])
         kept = [(env, one) for env, one in zip(self.envs, found, strict=True) if one is not None]
         if len(kept) < self.floor:  # only a floor above the group's size comes here
             raise ConfigurationError(
@@ -173,8 +173,9 @@ class _Members:
         return True
 
     async def _within_time(self, env: Env) -> Trajectory:
+        clock = asyncio.timeout(self.timeout_s or None)
         try:
-            async with asyncio.timeout(self.timeout_s or None) as clock:
+            async with clock:
                 return await self.play(env)
         except TimeoutError as error:
             if not clock.expired():
@@ -196,22 +197,6 @@ class _Members:
                 "same group each time."
             )
         return fresh[index]
-
-
-async def side_by_side(work: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """The results of all, in order.
-
-    Raises:
-        The first error, once all others are cancelled and gone. It comes as it is, in no group.
-    """
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(one) for one in work]
-    except BaseExceptionGroup as failed:
-        first = failed.exceptions[0]
-    else:
-        return [task.result() for task in running]
-    raise first  # out here, so that it keeps a context of its own
 
 
 def rollout_errors_of(error: BaseException) -> list[RolloutError]:
