@@ -82,7 +82,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "What each key did and each owner stores: of all owners for an admin, else of the caller.": "每个密钥的用量和每个所有者的存储：管理员看到全部，其他人只看到自己的。",
         "Make a key useless; for admins.": "作废一个密钥；仅限管理员。",
         "What a link opens: one file, or all of them as a tar. The name is for people.": "链接打开的内容：一个文件，或全部文件打成的 tar。末尾的名字只是给人看的。",
-        "Who answers here, and with which base models.": "应答的是谁，有哪些基座模型。",
+        "Who answers here, what it does beyond upstream's service, and with which base models.": "应答的是谁，在上游服务之外还能做什么，有哪些基座模型。",
         "The files of a base model's tokenizer, so that no client needs a hub.": "基座模型分词器的文件列表，客户端因此不需要 hub。",
         "One of them, byte for byte.": "其中一个文件，原样返回。",
         "The caller's checkpoints, newest first.": "调用者的检查点，新的在前。",

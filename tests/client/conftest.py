@@ -97,7 +97,10 @@ class StubService:
 
     def _ours(self, path: str, query: dict[str, list[str]]) -> tuple[int, Any]:
         if path == "server":
-            return 200, {"name": "mint", "version": "0", "models": [MODEL]}
+            extensions = ["loss_temperature", "prompt_temperature"]
+            return 200, {
+                "name": "mint", "version": "0", "extensions": extensions, "models": [MODEL],
+            }  # fmt: skip
         if path == "tokenizer":
             listed = self.announced or [
                 {"name": name, "size_bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}

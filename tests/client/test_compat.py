@@ -197,6 +197,15 @@ def test_whether_a_server_is_ours_is_asked_once(service, client):
     assert sum(path.endswith("/mint/server") for path in service.paths()) == 1
 
 
+def test_a_server_of_ours_says_what_it_does_beyond_upstreams(service, client):
+    assert client.server_extensions() == {"loss_temperature", "prompt_temperature"}
+
+
+def test_a_server_that_is_not_ours_does_nothing_beyond_upstreams(service, client):
+    service.ours = False
+    assert client.server_extensions() == frozenset()
+
+
 def test_any_other_field_is_refused_by_name():
     with pytest.raises(ValueError, match="stop_tokens"):
         mint.SamplingParams(stop_tokens=[5])  # pyright: ignore[reportCallIssue]

@@ -152,6 +152,10 @@ class FakeService:
     def get_server_capabilities(self) -> Any:
         return SimpleNamespace(supported_models=[SimpleNamespace(model_name=self.base_model)])
 
+    def server_extensions(self) -> frozenset[str]:
+        known = {"loss_temperature", "prompt_temperature"}
+        return frozenset(known if self.scales_loss_by_temperature else ())
+
     def _restored(self, name: str, path: str, user_metadata: dict[str, str] | None) -> Any:
         call = self.record(name, self, path=path, user_metadata=user_metadata)
         saved = self.checkpoints[path]

@@ -34,7 +34,7 @@ from tinker.lib.public_interfaces.sampling_client import (
 from tinker.lib.retry_handler import RetryConfig
 
 from mint.client import settings, tokenizer
-from mint.client.connect import Connection, connect, reach
+from mint.client.connect import Connection, connect, extensions, reach
 from mint.client.sampling_params import SamplingParams
 from mint.core.errors import UnsupportedError
 
@@ -402,6 +402,11 @@ class ServiceClient(tinker.ServiceClient):
             model_path, base_model, retry_config, record_stability_info
         )
         return _sampling_future(self.holder, pending)
+
+    def server_extensions(self) -> frozenset[str]:
+        """What the server does beyond upstream's service, by name: "loss_temperature",
+        "prompt_temperature", "reverse_kl", …; empty for a server that is not ours. One request."""
+        return extensions(self._connection)
 
     def _rest_client(self) -> RestClient:
         return RestClient(self._get_rest_holder())

@@ -103,6 +103,29 @@ def check(connection: Connection, timeout_s: float = 15.0) -> tuple[str, ...]:
         raise _no_such_server(answer) from None
 
 
+def extensions(connection: Connection, timeout_s: float = 15.0) -> frozenset[str]:
+    """What the server can do beyond upstream's, by name; nothing for a server that is not ours.
+
+    Raises:
+        ServerFaultError: nobody answers there.
+    """
+    try:
+        answer = httpx.get(
+            f"{connection.base_url}/api/v1/mint/server",
+            headers={"X-API-Key": connection.api_key},
+            timeout=timeout_s,
+            trust_env=not connection.is_embedded,
+        )
+    except httpx.HTTPError as error:
+        raise ServerFaultError(
+            f"no server answers at {connection.base_url} ({type(error).__name__})."
+        ) from error
+    if answer.status_code != 200:
+        return frozenset()
+    told = answer.json()
+    return frozenset(told.get("extensions", ())) if isinstance(told, dict) else frozenset()
+
+
 def _no_such_server(answer: httpx.Response) -> ServerFaultError:
     return ServerFaultError(
         f"{answer.url} answered {answer.status_code}, which is no server of this kind. A base URL "

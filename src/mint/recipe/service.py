@@ -140,16 +140,12 @@ class Service:
         return await _in_thread(self.client.create_sampling_client, **asked)
 
     async def scales_loss_by_temperature(self) -> bool:
-        """Whether losses take the sampling temperature (`loss_fn_config["temperature"]`) and prompts
-        are scored at one. A stand-in for a client says so by an attribute of this name."""
-        from mint.mint import server_extensions  # not at the top: an old SDK may lack what it needs
-
-        said = getattr(self.client, "scales_loss_by_temperature", None)
-        if said is not None:
-            return bool(said)
-        return {"loss_temperature", "prompt_temperature"} <= await resolved(
-            server_extensions(self.client)
-        )
+        """Whether losses take the temperature their data was sampled at, loss_fn_config["temperature"],
+        and prompts are scored at one. Only a server of ours says so, and only its client asks."""
+        ask = getattr(self.client, "server_extensions", None)
+        if ask is None:
+            return False
+        return {"loss_temperature", "prompt_temperature"} <= await asyncio.to_thread(ask)
 
     async def delete_checkpoint(self, path: str) -> None:
         """Delete a checkpoint (tinker://…) from the server."""

@@ -237,6 +237,7 @@ def test_the_server_says_who_it_is(house: House):
     told = house.http.get("/api/v1/mint/server").json()
 
     assert told["name"] == "mint"
+    assert "loss_temperature" in told["extensions"]
     assert [model["name"] for model in told["models"]] == ["tiny"]
     assert str(house.data.parent) not in str(told)
 

@@ -17,13 +17,25 @@ from mint.wire import json_models as body
 
 router = APIRouter()
 
+EXTENSIONS = (
+    "interpolate_checkpoints",
+    "loss_temperature",
+    "prompt_temperature",
+    "reverse_kl",
+    "stop_token_ids",
+)
+"""What we do beyond upstream's service, so that a client can ask before it relies on it:
+loss_temperature: any loss takes the temperature its data was sampled at, loss_fn_config["temperature"];
+prompt_temperature: a prompt's logprobs are those at the request's temperature."""
+
 
 @router.get("/api/v1/mint/server")
 async def server(caller: Caller, catalog: Catalog) -> dict[str, Any]:
-    """Who answers here, and with which base models."""
+    """Who answers here, what it does beyond upstream's service, and with which base models."""
     return {
         "name": "mint",
         "version": version("mint-rl"),
+        "extensions": EXTENSIONS,
         "on_demand": catalog.on_demand,
         "models": [_model(model) for model in await catalog.served()],
     }
