@@ -116,7 +116,7 @@ class Updates:
             for data_D, gradient in update.gradients:
                 output = await gradient
                 self.answers.data_D.extend(data_D)
-                self.answers.logprobs_D.extend(training_logprobs(output.loss_fn_outputs))
+                self.answers.logprobs_D.extend(training_logprobs([output]))
                 self.answers.gradients.append(output.metrics)
             if update.optimizer is not None:
                 self.answers.optimizer.update((await update.optimizer).metrics or {})
@@ -134,7 +134,8 @@ class Step:
         self.groups: list[Group] = []
         """All that belong to it, trained or not."""
         self.kl_metrics: list[dict[str, float]] = []
-        self.reference_usage = TokenUsage()
+        self.scoring_usage = TokenUsage()
+        """Tokens that were read for the KL."""
         self.metrics: dict[str, float] = {}
         """What a schedule adds to the row."""
         self._learner = learner
@@ -151,6 +152,8 @@ class Step:
     async def train(self, groups: Sequence[Group]) -> None:
         """Train on a whole batch: `num_substeps` optimizer steps over parts of equal count."""
         data_D = await self._prepare(groups)
+        if not data_D:
+            return
         with span("train"):
             for part_D in split_substeps(data_D, self._learner.config.num_substeps):
                 await self._updates.add_gradient(part_D)
@@ -188,5 +191,5 @@ class Step:
         if data_D and self._learner.reference is not None:
             metrics, usage = await self._learner.reference.penalise(data_D)
             self.kl_metrics.append(metrics)
-            self.reference_usage += usage
+            self.scoring_usage += usage
         return data_D

@@ -1,0 +1,1 @@
+"""The three schedules of a run: when groups roll out, and when they are trained."""

@@ -1,0 +1,186 @@
+"""The numbers of one training step: one row of metrics.jsonl, from all of its groups at once."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mint.recipe.rl.config import Config
+from mint.recipe.rl.diagnosis import StepHealth, examine_step
+from mint.recipe.rl.episode_metrics import compute_trajectory_metrics
+from mint.recipe.rl.groups import Group
+from mint.recipe.rl.rollout_strategy import rollout_errors_of
+from mint.recipe.rl.step import Step
+from mint.recipe.rl.token_usage import TokenUsage, rollout_usage, trained_usage
+from mint.recipe.rl.training_metrics import compute_kl_sample_train
+
+Row = dict[str, float]
+
+
+@dataclass
+class Tally:
+    """What a run has come to since it was first started; kept with its checkpoints."""
+
+    tokens: TokenUsage = field(default_factory=TokenUsage)
+    errors: Counter[str] = field(default_factory=Counter)
+    """Failed rollout attempts, by type."""
+    groups_skipped: int = 0
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "Tally":
+        return cls(
+            TokenUsage(**kept.get("tokens", {})),
+            Counter(kept.get("errors", {})),
+            kept.get("groups_skipped", 0),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tokens": vars(self.tokens).copy(),
+            "errors": dict(self.errors),
+            "groups_skipped": self.groups_skipped,
+        }
+
+    def add(self, groups: Iterable[Group], tokens: TokenUsage) -> None:
+        self.tokens += tokens
+        for group in groups:
+            if group.trajectory_group is not None:
+                self.errors.update(e.error_type for e in group.trajectory_group.rollout_errors)
+            if group.error is not None:
+                self.errors.update(e.error_type for e in rollout_errors_of(group.error))
+                self.groups_skipped += 1
+
+    def error_metrics(self) -> Row:
+        return {
+            **{f"rollout_errors/{name}": count for name, count in self.errors.items()},
+            "rollout_errors/total": self.errors.total(),
+            "rollout_errors/groups_skipped": self.groups_skipped,
+        }
+
+
+def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tuple[Row, StepHealth]:
+    """The row of a step that is done, and whether it could learn. Adds the step to the tally.
+
+    env/* is over all groups that were played, whether or not they were trained. What a schedule or
+    an evaluation put into `step.metrics` comes first, and env/all/* after env/<tag>/*: scripts read
+    the last key that ends in "/correct", which is then that of all training episodes.
+    """
+    answers = step.answers
+    health = examine_step(
+        groups=[group.trajectory_group for group in step.groups if group.trajectory_group],
+        groups_failed=sum(group.trajectory_group is None for group in step.groups),
+        data_D=answers.data_D,
+        training_logprobs_D=answers.logprobs_D or None,
+        max_tokens=config.max_tokens,
+        loss_metrics=_gradient_metrics(step),
+    )
+    row = {
+        **step.metrics,
+        "progress/batch": step.index,
+        "progress/done_frac": (step.index + 1) / total_steps,
+        "optim/lr": config.learning_rate,
+        "optim/skipped_step": float(not step.changed_weights),
+        **group_counts(step.groups),
+        **episode_metrics(step.groups),
+        **_update_metrics(step),
+        **_token_metrics(step, tally),
+        **health.metrics(),
+    }
+    if config.rollout_error_tolerance not in (None, False):
+        row |= tally.error_metrics()
+    return row, health
+
+
+def group_counts(groups: Sequence[Group]) -> Row:
+    """What became of the groups of a batch. Kept: not left out for equal rewards."""
+    return {
+        "batch/groups_requested": len(groups),
+        "batch/groups_completed": sum(group.trajectory_group is not None for group in groups),
+        "batch/groups_failed": sum(group.trajectory_group is None for group in groups),
+        "batch/groups_kept": sum(group.advantages_G is not None for group in groups),
+    }
+
+
+def episode_metrics(groups: Iterable[Group]) -> Row:
+    """env/* over all groups that were played; nothing where none was."""
+    played = [(group, group.trajectory_group) for group in groups if group.trajectory_group]
+    if not played:
+        return {}
+    metrics = compute_trajectory_metrics(
+        [trajectory_group for _, trajectory_group in played],
+        [group.tags for group, _ in played],
+        datums_P=[group.datums_G for group, _ in played],
+    )
+    of_all = {key: value for key, value in metrics.items() if key.startswith("env/all/")}
+    return {key: value for key, value in metrics.items() if key not in of_all} | of_all
+
+
+def spread(key: str, values: Sequence[float]) -> Row:
+    """The ends and the mean of what groups differ in; nothing of no groups."""
+    if not values:
+        return {}
+    return {
+        f"{key}_max": max(values),
+        f"{key}_min": min(values),
+        f"{key}_mean": sum(values) / len(values),
+    }
+
+
+def sampling_metrics(groups: Sequence[Group]) -> Row:
+    """How old the weights were that groups were sampled from, and what their rollouts took."""
+    return {
+        **spread("sampling_client/step", [group.sampler_step for group in groups]),
+        **spread("time/sampling_time", [group.seconds for group in groups]),
+    }
+
+
+def _update_metrics(step: Step) -> Row:
+    answers = step.answers
+    if not answers.data_D:
+        return {}
+    return {
+        **_mean_of_each(step.kl_metrics),
+        **compute_kl_sample_train(answers.data_D, answers.logprobs_D),
+        **{f"optim/{name}": value for name, value in _gradient_metrics(step).items()},
+        **answers.optimizer,
+    }
+
+
+def _gradient_metrics(step: Step) -> Row:
+    """Those of all forward_backwards as one. A name says how: loss:sum, entropy:mean, norm:max."""
+    combine = {"sum": sum, "max": max, "min": min}
+    values: dict[str, list[float]] = {}
+    for metrics in step.answers.gradients:
+        for name, value in metrics.items():
+            values.setdefault(name, []).append(value)
+    return {
+        name: float(combine.get(name.rpartition(":")[2], _mean)(found))
+        for name, found in values.items()
+    }
+
+
+def _token_metrics(step: Step, tally: Tally) -> Row:
+    played = [group for group in step.groups if group.trajectory_group]
+    used = (
+        rollout_usage([group.trajectory_group for group in played if group.trajectory_group])
+        + step.scoring_usage
+        + trained_usage(step.answers.data_D)
+    )
+    discarded = rollout_usage(
+        [g.trajectory_group for g in played if g.trajectory_group and g.advantages_G is None]
+    )
+    tally.add(step.groups, used)
+    return {
+        **used.metrics("tokens/"),
+        **tally.tokens.metrics("tokens/cumulative/"),
+        **discarded.metrics("tokens/discarded/"),
+    }
+
+
+def _mean_of_each(rows: Sequence[Mapping[str, float]]) -> Row:
+    names = {name: None for row in rows for name in row}
+    return {name: _mean([row[name] for row in rows if name in row]) for name in names}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
