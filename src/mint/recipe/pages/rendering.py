@@ -1,0 +1,73 @@
+"""From values to HTML: one environment, everything escaped, nothing executable.
+
+A page shows what a model wrote, so it must be safe whatever that is. Three walls: every value is
+escaped by the template engine (`autoescape`, and no template switches it off); the page forbids
+itself all scripts and all requests (Content-Security-Policy in `base.html.j2`); and characters that
+are invisible, or turn the direction of text round, are shown by their names.
+"""
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+_TEMPLATES = Path(__file__).with_name("templates")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff]"
+)
+"""Controls, zero-width and direction characters, and halves of surrogate pairs. Not tab and not
+line feed, which are layout."""
+
+
+def render(template: str, **values: Any) -> str:
+    """The page that a file of `templates/` makes of these values; a missing value is an error."""
+    return _environment().get_template(template).render(**values)
+
+
+def write(path: Path, page: str) -> None:
+    """Put a page where it belongs, at once: no reader finds half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.part")
+    unfinished.write_text(page, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def visible(text: object) -> str:
+    """The text with its unseen characters as their numbers, such as [U+202E]."""
+    return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", str(text))
+
+
+def number(value: object, digits: int = 3) -> str:
+    """A number with so many decimals, an integer as it is, and a dash where there is none."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return visible(value)
+    if isinstance(value, int) or (value.is_integer() and abs(value) >= 100):
+        return f"{value:,.0f}"
+    if value != 0 and abs(value) < 10**-digits:
+        return f"{value:.1e}"
+    return f"{value:.{digits}f}"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        finalize=_shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    return environment
+
+
+def _shown(value: Any) -> Any:
+    """What the engine escapes and writes for a value. It asks for every value of every template, so
+    none is forgotten; markup made by a macro has been through here in its parts."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

@@ -1,0 +1,208 @@
+"""One run as one page: did the reward rise, did it stay healthy, and what did the model say?"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mint.recipe.pages.charts import Chart, Curve, draw, smoothed
+from mint.recipe.pages.rendering import number, render
+from mint.recipe.pages.run_record import REWARD, RunRecord, read_run, some_transcripts
+from mint.recipe.pages.transcript_page import ShownIteration, shown
+
+_GROUPS_SHOWN, _EPISODES_SHOWN = 4, 8
+"""Of each transcript: a page one can still scroll. The folder has the rest."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A number to be seen first."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Charts under a heading."""
+
+    title: str
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """What the template gets."""
+
+    name: str
+    subtitle: str
+    folder: str
+    tiles: Sequence[Tile]
+    health: Sequence[str]
+    is_healthy: bool
+    sections: Sequence[Section]
+    iterations: Sequence[ShownIteration]
+    checkpoints: Sequence[Mapping[str, Any]]
+    settings: Sequence[tuple[str, str]]
+    last_row: Sequence[tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class Health:
+    """What the doctor says of a run."""
+
+    lines: Sequence[str]
+    is_good: bool
+
+
+def run_page(folder: Path) -> str:
+    """The page of a run folder, finished or not.
+
+    Raises:
+        DataFormatError: it is no run folder, or its files cannot be read.
+    """
+    record = read_run(folder)
+    health = health_of(folder)
+    transcripts = some_transcripts(folder)
+    page = RunPage(
+        name=folder.resolve().name,
+        subtitle=_subtitle(record),
+        folder=str(folder.resolve()),
+        tiles=list(_tiles(record)),
+        health=health.lines,
+        is_healthy=health.is_good,
+        sections=list(_sections(record)),
+        iterations=[shown(one, _GROUPS_SHOWN, _EPISODES_SHOWN) for one in transcripts],
+        checkpoints=record.checkpoints,
+        settings=list(flat_settings(record.config)),
+        last_row=list(record.last.items()),
+    )
+    return render("run.html.j2", page=page)
+
+
+def health_of(folder: Path) -> Health:
+    """The lines of `mint doctor` for a run folder, and whether they are all good."""
+    from mint.recipe.rl.diagnosis import examine_run
+
+    health = examine_run(folder)
+    return Health(list(health.lines()), health.is_healthy)
+
+
+def flat_settings(config: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
+    """Fields of a config.json as (dotted name, value in JSON), None left out."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from flat_settings(value, f"{within}{name}.")
+        elif value is not None:
+            yield f"{within}{name}", value if isinstance(value, str) else json.dumps(value)
+
+
+def _subtitle(record: RunRecord) -> str:
+    model = record.config.get("model_name", "model unknown")
+    done = "finished" if record.is_finished else "not finished"
+    return f"{model} · {len(record.steps)} steps · {done}"
+
+
+def _tiles(record: RunRecord) -> Iterator[Tile]:
+    rewards = record.series(REWARD)
+    if rewards:
+        (first_step, first), (last_step, last) = rewards[0], rewards[-1]
+        best_step, best = max(rewards, key=lambda point: point[1])
+        yield Tile("Mean reward, last step", number(last), f"step {last_step:.0f}")
+        yield Tile("at the start", number(first), f"step {first_step:.0f}")
+        yield Tile("at its best", number(best), f"step {best_step:.0f}")
+    if (tested := record.latest(f"test/{REWARD}")) is not None:
+        yield Tile("on the test set", number(tested))
+    if (mixed := record.latest("env/all/by_group/frac_mixed")) is not None:
+        yield Tile("Groups that teach", f"{mixed:.0%}", "unequal rewards, last step")
+    if (sampled := record.latest("tokens/cumulative/sampled")) is not None:
+        yield Tile("Tokens sampled", number(int(sampled)))
+    if seconds := record.series("time/total"):
+        total = sum(value for _, value in seconds)
+        yield Tile("Time in steps", _duration(total), f"{total / len(seconds):.1f} s a step")
+
+
+def _duration(seconds: float) -> str:
+    minutes, hours = seconds / 60, seconds / 3600
+    if hours >= 2:
+        return f"{hours:.1f} h"
+    return f"{minutes:.1f} min" if minutes >= 2 else f"{seconds:.1f} s"
+
+
+def _sections(record: RunRecord) -> Iterator[Section]:
+    """The charts that have something to show, under their headings."""
+    env = {name: f"env/all/{name}" for name in _env_names(record)}
+    by_group = {
+        "mixed: they teach": "env/all/by_group/frac_mixed",
+        "all good": "env/all/by_group/frac_all_good",
+        "all bad": "env/all/by_group/frac_all_bad",
+    }
+    candidates: list[tuple[str, list[Chart | None]]] = [
+        ("Reward", [
+            _reward(record),
+            *(_chart(record, name, {name: key}) for name, key in env.items()),
+            _chart(record, "Groups by their rewards, share", by_group, shows_zero=True),
+        ]),
+        ("Policy", [
+            _chart(record, "KL to the reference, nats per token", {"policy to base": "kl_policy_base"}),
+            _chart(record, "Sampler and trainer apart, nats per token", {
+                "KL, first order": "optim/kl_sample_train_v1",
+                "KL, second order": "optim/kl_sample_train_v2",
+            }, shows_zero=True),
+            _chart(record, "Entropy, nats per token", {"entropy": "optim/entropy"}, shows_zero=True),
+        ]),
+        ("Lengths", [
+            _chart(record, "Tokens per turn", {
+                "answer": "env/all/ac_tokens_per_turn", "prompt": "env/all/ob_tokens_per_turn",
+            }, shows_zero=True),
+            _chart(record, "Turns per episode", {"turns": "env/all/turns_per_episode"}, shows_zero=True),
+            _chart(record, "How episodes ended, share", {
+                key.removeprefix("env/all/frac/stop/"): key for key in record.keys("env/all/frac/stop/")
+            }, shows_zero=True),
+        ]),
+        ("Health", [
+            _chart(record, name.replace("_", " "), {name: f"health/{name}"}, shows_zero=True)
+            for name in (key.removeprefix("health/") for key in record.keys("health/"))
+        ]),
+        ("Time", [_chart(record, "Seconds per step", _spans(record), shows_zero=True)]),
+    ]  # fmt: skip
+    for title, charts in candidates:
+        drawn = [chart for chart in charts if chart is not None]
+        if drawn:
+            yield Section(title, drawn)
+
+
+def _reward(record: RunRecord) -> Chart | None:
+    curves = smoothed(Curve("training, mean reward", record.series(REWARD)))
+    if tested := record.series(f"test/{REWARD}"):
+        curves.append(Curve("test set", tested))
+    return draw("Mean reward per episode", curves)
+
+
+def _chart(
+    record: RunRecord, title: str, keys: Mapping[str, str], *, shows_zero: bool = False
+) -> Chart | None:
+    curves = [Curve(name, record.series(key)) for name, key in keys.items()]
+    return draw(title, [one for one in curves if one.points], shows_zero=shows_zero)
+
+
+_OURS = (
+    "reward/", "by_group/", "frac/", "stop/", "total_", "ac_tokens", "ob_tokens", "turns_per",
+    "datums_per", "max_tokens_reached", "context_overflow", "parse_error", "zero_reward_on_limit",
+    "num_truncations",
+)  # fmt: skip
+
+
+def _env_names(record: RunRecord) -> list[str]:
+    """What the environment itself measures, such as `correct`."""
+    names = (key.removeprefix("env/all/") for key in record.keys("env/all/"))
+    return [name for name in names if not name.startswith(_OURS)]
+
+
+def _spans(record: RunRecord) -> dict[str, str]:
+    """The named parts of a step's time: what was called once, and sums of what ran side by side are
+    left out, since they can be more than the step took."""
+    names = ("total", "train", "compute_kl_penalty", "save_checkpoint", "run_evals")
+    return {name: f"time/{name}" for name in names if record.series(f"time/{name}")}

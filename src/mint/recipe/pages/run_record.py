@@ -1,0 +1,125 @@
+"""A run folder as it is on disk, read with patience: a run that still goes on can be looked at."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mint.recipe.exceptions import DataFormatError
+from mint.recipe.pages.transcription import Transcript, read_transcript
+
+Row = Mapping[str, Any]
+"""One line of metrics.jsonl."""
+
+REWARD = "env/all/reward/total"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run has left so far."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    rows: Sequence[Row]
+    """One per training step; evaluations on the final weights have a last row of their own."""
+    checkpoints: Sequence[Mapping[str, Any]]
+
+    @property
+    def steps(self) -> list[Row]:
+        """The rows of training steps. A final evaluation's row repeats the last step's env/ keys, and
+        would draw them twice."""
+        return [row for row in self.rows if "progress/batch" in row] or list(self.rows)
+
+    @property
+    def last(self) -> Row:
+        """The last row, which has the latest value of everything a script reads; empty if none."""
+        return self.rows[-1] if self.rows else {}
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the final checkpoint is in the ledger."""
+        return any(record.get("final") for record in self.checkpoints)
+
+    def series(self, key: str) -> list[tuple[float, float]]:
+        """(step, value) of a metric, over the rows that have it as a finite number."""
+        rows = self.steps if key.startswith("env/") else self.rows
+        found = ((row.get("step"), row.get(key)) for row in rows)
+        return [(float(step), float(value)) for step, value in found if _is_number(step, value)]
+
+    def latest(self, key: str) -> float | None:
+        """The last finite value of a metric, or None."""
+        series = self.series(key)
+        return series[-1][1] if series else None
+
+    def keys(self, prefix: str) -> list[str]:
+        """Names of metrics that begin so, in the order in which they first appear."""
+        return list(dict.fromkeys(k for row in self.rows for k in row if k.startswith(prefix)))
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read config, metrics and ledger of a run.
+
+    Raises:
+        DataFormatError: there is no metrics.jsonl, or a line before the last cannot be read.
+    """
+    metrics = folder / "metrics.jsonl"
+    if not metrics.is_file():
+        raise DataFormatError(
+            f"{folder} is no run folder: it has no metrics.jsonl. Give the log_path of a run; one "
+            "that has not finished its first step has nothing to show yet."
+        )
+    config = folder / "config.json"
+    return RunRecord(
+        folder=folder,
+        config=json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {},
+        rows=json_lines(metrics),
+        checkpoints=json_lines(folder / "checkpoints.jsonl"),
+    )
+
+
+def json_lines(path: Path) -> list[dict[str, Any]]:
+    """Objects of a file, one a line; none if there is no file. A last line that is only half there
+    is being written, and is left out.
+
+    Raises:
+        DataFormatError: another line is no JSON object; it is named by its number.
+    """
+    # Not splitlines(): a JSON text may hold a line separator of Unicode's as it is.
+    lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
+    found = []
+    for i, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            if i == len(lines) - 1:
+                break
+            raise DataFormatError(f"{path}, line {i + 1} is no JSON: {error}.") from error
+        if not isinstance(row, dict):
+            raise DataFormatError(f"{path}, line {i + 1} is no JSON object.")
+        found.append(row)
+    return found
+
+
+def some_transcripts(folder: Path, most: int = 3) -> list[Transcript]:
+    """Transcripts of training from the start to the end of a run, evenly chosen. Unreadable ones are
+    passed over: they are an extra, and the page is wanted all the same."""
+    paths = sorted(folder.glob("iteration_*/train_logtree.json"))
+    if len(paths) > most:
+        paths = [paths[round(i * (len(paths) - 1) / (most - 1))] for i in range(most)]
+    found = []
+    for path in paths:
+        try:
+            found.append(read_transcript(path))
+        except ValueError:
+            continue
+    return found
+
+
+def _is_number(*values: object) -> bool:
+    return all(
+        isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v) for v in values
+    )

@@ -1,0 +1,39 @@
+"""What was said in an iteration, as files: prompts, sampled tokens with logprobs, rewards.
+
+Two beside each other in `iteration_<six digits>/`: `train_logtree.json` for programs and
+`train.html` for people (`eval_<name>_logtree.json` and `.html` for an evaluation).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from mint.recipe.pages.rendering import write
+from mint.recipe.pages.transcript_page import transcript_page
+from mint.recipe.pages.transcription import SCHEMA_VERSION, Decodes, Played, transcribe
+from mint.recipe.pages.transcription import TranscriptGroup as TranscriptGroup
+
+
+def write_transcripts(
+    folder: Path, split: str, iteration: int, groups: Sequence[Played], tokenizer: Decodes
+) -> None:
+    """Write both files of an iteration. It decodes token by token: call it off the event loop.
+
+    Args:
+        folder: the run's; `iteration_<six digits>` is made below it.
+        split: "train", or "eval/<name>".
+        groups: as many as are to be shown, no more.
+    """
+    transcript = transcribe(split, iteration, groups, tokenizer)
+    stem = file_stem(split)
+    into = folder / f"iteration_{iteration:06d}"
+    into.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(transcript)})
+    (into / f"{stem}_logtree.json").write_text(text, encoding="utf-8")
+    write(into / f"{stem}.html", transcript_page(transcript))
+
+
+def file_stem(split: str) -> str:
+    """How the files of a split begin: "train", "eval_test"."""
+    return split.replace("/", "_")
