@@ -1,0 +1,106 @@
+"""Think blocks: reasoning that a model writes before its answer, in and out of messages."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from mint.recipe.exceptions import RendererError
+from mint.recipe.messages import Content, ContentPart, Message, TextPart, ThinkingPart
+from mint.recipe.renderers.streaming import StreamingTextDelta, StreamingThinkingDelta
+
+OPEN, CLOSE = "<think>", "</think>"
+
+
+@dataclass(frozen=True)
+class Reasoned:
+    """An assistant's message taken apart. Line breaks around the tags belong to the block."""
+
+    reasoning: str
+    text: str
+
+
+def read_reasoning(text: str, *, is_open: bool = False) -> Reasoned:
+    """A response taken apart. A block that is never closed is reasoning to its end.
+
+    Args:
+        is_open: the block was opened by the prompt.
+    """
+    before, closed, afterwards = text.partition(CLOSE)
+    opened = is_open or before.lstrip().startswith(OPEN)
+    if not closed and not opened:
+        return Reasoned("", text)
+    return Reasoned(before.rpartition(OPEN)[2].strip("\n"), afterwards.lstrip("\n"))
+
+
+def reasoning_of(message: Message) -> Reasoned:
+    """An assistant's message taken apart: thinking parts, or a closed block in plain text.
+
+    The published templates read text so, too: a block written out is reasoning, not something said.
+
+    Raises:
+        RendererError: there is a part that is neither text nor thinking.
+    """
+    content = message["content"]
+    if isinstance(content, str):
+        return read_reasoning(content) if CLOSE in content else Reasoned("", content)
+    reasoning, text = "", ""
+    for part in content:
+        if part["type"] == "thinking":
+            reasoning += part["thinking"]
+        elif part["type"] == "text":
+            text += part["text"]
+        else:
+            raise RendererError(
+                f"an assistant message has a part of type {part['type']!r}; this renderer takes "
+                "text and thinking."
+            )
+    return Reasoned(reasoning, text) if reasoning or CLOSE not in text else read_reasoning(text)
+
+
+def as_content(reasoned: Reasoned) -> Content:
+    """Text alone where nothing was thought; else a thinking part, and a text part if one is said."""
+    if not reasoned.reasoning:
+        return reasoned.text
+    parts: list[ContentPart] = [ThinkingPart(type="thinking", thinking=reasoned.reasoning)]
+    if reasoned.text:
+        parts.append(TextPart(type="text", text=reasoned.text))
+    return parts
+
+
+def response_pieces(
+    pieces: Iterable[str], is_open: bool, until: str
+) -> Iterator[StreamingThinkingDelta | StreamingTextDelta]:
+    """A response as it arrives: what is thought, then what is said, without the tags.
+
+    Args:
+        until: where the text ends, such as the tag of a tool call.
+    """
+    seen, given = "", Reasoned("", "")
+    for piece in pieces:
+        seen += piece
+        now = _said_before(until, _settled(seen, (OPEN, CLOSE, until)), is_open)
+        yield from _added(given, now)
+        given = now
+    yield from _added(given, _said_before(until, seen, is_open))
+
+
+def _said_before(until: str, text: str, is_open: bool) -> Reasoned:
+    reasoned = read_reasoning(text, is_open=is_open)
+    said, found, _ = reasoned.text.partition(until)
+    return Reasoned(reasoned.reasoning, said.rstrip() if found else said)
+
+
+def _settled(text: str, tags: Sequence[str]) -> str:
+    """Without an end that the next piece may turn into a tag, or that may be cut before one."""
+    begun = max(
+        (n for tag in tags for n in range(1, len(tag)) if text.endswith(tag[:n])), default=0
+    )
+    return text[: len(text) - begun].rstrip()
+
+
+def _added(
+    before: Reasoned, now: Reasoned
+) -> Iterator[StreamingThinkingDelta | StreamingTextDelta]:
+    if thought := now.reasoning.removeprefix(before.reasoning):
+        yield StreamingThinkingDelta(thought, content_index=0)
+    if said := now.text.removeprefix(before.text):
+        yield StreamingTextDelta(said, content_index=1 if now.reasoning else 0)
