@@ -21,8 +21,8 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
         "serve": Entry("mint.cli.serve:serve", "Run a server on this machine."),
         "keys": Entry("mint.cli.keys:keys", "Make, list and revoke API keys of a server."),
-        "runs": Entry("mint.cli.runs:runs", "Look at training runs by their folders."),
         "status": Entry("mint.cli.status:status", "Show who runs what on a server."),
+        "runs": Entry("mint.cli.runs:runs", "Look at training runs by their folders."),
         "checkpoints": Entry(
             "mint.cli.checkpoints:checkpoints", "List, download, push and delete checkpoints."
         ),

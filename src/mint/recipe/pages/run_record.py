@@ -45,8 +45,8 @@ class RunRecord:
     def series(self, key: str) -> list[tuple[float, float]]:
         """(step, value) of a metric, over the rows that have it as a finite number."""
         rows = self.steps if key.startswith("env/") else self.rows
-        found = ((row.get("step"), row.get(key)) for row in rows)
-        return [(float(step), float(value)) for step, value in found if _is_number(step, value)]
+        found = ((_finite(row.get("step")), _finite(row.get(key))) for row in rows)
+        return [(step, value) for step, value in found if step is not None and value is not None]
 
     def latest(self, key: str) -> float | None:
         """The last finite value of a metric, or None."""
@@ -119,7 +119,7 @@ def some_transcripts(folder: Path, most: int = 3) -> list[Transcript]:
     return found
 
 
-def _is_number(*values: object) -> bool:
-    return all(
-        isinstance(v, (int, float)) and not isinstance(v, bool) and math.isfinite(v) for v in values
-    )
+def _finite(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) else None
