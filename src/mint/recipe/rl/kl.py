@@ -8,7 +8,6 @@ score a prompt at a temperature, b is asked for at the same one; otherwise the t
 distributions, and their difference is no log-ratio unless the temperature is 1.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from mint.recipe.exceptions import DataValidationError
 from mint.recipe.rl.data_processing import array_of
 from mint.recipe.rl.token_usage import TokenUsage as TokenUsage
 from mint.recipe.rl.training_metrics import as_array, sampled_logprobs, sampled_positions
+from mint.recipe.tasks import run_together
 
 if TYPE_CHECKING:
     import torch
@@ -127,7 +127,9 @@ async def score(
         DataValidationError: a sampled target has no finite logprob.
     """
     full_D = [full_sequence(datum) for datum in data_D]
-    answers_D = await _asked_at_once(full_D, sampling_client, temperature)
+    answers_D = await run_together(
+        service.compute_logprobs(sampling_client, full, temperature) for full in full_D
+    )
     scored_D = [
         _of_targets(d, datum, answer)
         for d, (datum, answer) in enumerate(zip(data_D, answers_D, strict=True))
@@ -165,20 +167,6 @@ def discounted_future_sum_vectorized(x: Any, gamma: float) -> "torch.Tensor":
     import torch
 
     return torch.tensor(discounted_sum(x, gamma), dtype=torch.float32)
-
-
-async def _asked_at_once(
-    full_D: Sequence[types.ModelInput], sampling_client: Any, temperature: float
-) -> list[list[float | None]]:
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            asked = [
-                tasks.create_task(service.compute_logprobs(sampling_client, full, temperature))
-                for full in full_D
-            ]
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None  # callers know the SDK's errors by their own class
-    return [one.result() for one in asked]
 
 
 def _of_targets(d: int, datum: types.Datum, scored: Sequence[float | None]) -> Floats:
