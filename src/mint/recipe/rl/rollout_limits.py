@@ -1,9 +1,11 @@
 """Where an episode ends that would not end by itself, and what its reward is then worth."""
 
+from collections.abc import Container, Iterator
 from typing import Literal
 
 import chz
 
+from mint.recipe.rl.rollout_hooks import RolloutState
 from mint.recipe.rl.types import StopReason
 
 RETRY_MESSAGE = (
@@ -102,3 +104,43 @@ class RolloutConfig:
     tool_execution: Literal["parallel", "sequential"] = "parallel"
     """Whether the tool calls of one answer run side by side; told to envs that can
     (`set_tool_execution`)."""
+
+
+# ------------------------------------------------------- limits that are reached
+
+
+def turn_limits(limits: RolloutLimits, state: RolloutState) -> Iterator[StopReason]:
+    """Limits on time and turns that leave no further turn."""
+    timeout_s, max_turns = limits.rollout_timeout_seconds, limits.max_turns
+    if timeout_s is not None and state.elapsed_seconds >= timeout_s:
+        yield StopReason.rollout_timeout
+    if max_turns is not None and state.turn_index >= max_turns:
+        yield StopReason.max_turns
+
+
+def token_limits(limits: RolloutLimits, state: RolloutState) -> Iterator[StopReason]:
+    """Limits on tokens that leave no room for an answer, which needs two: one, and its end."""
+    for reason, left in _tokens_left(limits, state):
+        if left <= 1:
+            yield reason
+
+
+def turn_budget(
+    limits: RolloutLimits, state: RolloutState, lifted: Container[StopReason]
+) -> int | None:
+    """How many tokens the next answer may have; None where nothing bounds it.
+
+    Args:
+        lifted: limits that no longer count.
+    """
+    bounds = [left for reason, left in _tokens_left(limits, state) if reason not in lifted]
+    if limits.max_turn_tokens is not None:
+        bounds.append(limits.max_turn_tokens)
+    return min(bounds, default=None)
+
+
+def _tokens_left(limits: RolloutLimits, state: RolloutState) -> Iterator[tuple[StopReason, int]]:
+    if limits.max_trajectory_tokens is not None:
+        yield StopReason.max_tokens, limits.max_trajectory_tokens - state.observation_tokens
+    if limits.max_sampled_tokens is not None:
+        yield StopReason.max_sampled_tokens, limits.max_sampled_tokens - state.sampled_tokens

@@ -1,0 +1,214 @@
+"""Groups: make the envs, play them all at once, score them together, let go of them.
+
+builder --make_envs--> envs --strategy--> trajectories --compute_group_rewards--> group
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from mint.recipe.completers import TinkerTokenCompleter, TokenCompleter
+from mint.recipe.exceptions import DataValidationError
+from mint.recipe.rl.class_hints import say_once
+from mint.recipe.rl.prompts import sharing_prompts
+from mint.recipe.rl.rollout_executor import get_rollout_executor as get_rollout_executor
+from mint.recipe.rl.rollout_executor import run_in
+from mint.recipe.rl.rollout_executor import set_rollout_executor as set_rollout_executor
+from mint.recipe.rl.rollout_limits import TerminationRewardPolicy
+from mint.recipe.rl.rollout_runner import do_single_rollout as do_single_rollout
+from mint.recipe.rl.rollout_runner import run_rollout as run_rollout
+from mint.recipe.rl.rollout_strategy import FailFast, Played, RolloutStrategy
+from mint.recipe.rl.types import (
+    Env,
+    EnvGroupBuilder,
+    Metrics,
+    StopReason,
+    Trajectory,
+    TrajectoryGroup,
+)
+from mint.recipe.stores.timing import span
+
+_log = logging.getLogger("mint.recipe.rl.rollouts")
+
+
+async def do_group_rollout(
+    env_group_builder: EnvGroupBuilder,
+    policy: TokenCompleter,
+    strategy: RolloutStrategy | None = None,
+    termination: TerminationRewardPolicy | None = None,
+) -> TrajectoryGroup:
+    """Play one group and score it. The builder's `cleanup` runs once, however this ends.
+
+    With a rollout executor set, all of it happens there.
+
+    Args:
+        strategy: what becomes of the group when a member fails. None: FailFast.
+        termination: what the reward of an episode that a limit ended is worth. None: all of it.
+
+    Raises:
+        TimeoutError: `compute_group_rewards` took longer than `grader_timeout_seconds`.
+        Exception: of the builder, an env or the policy, as the strategy has it.
+    """
+    rollout = GroupRollout(
+        env_group_builder, policy, strategy or FailFast(), termination or TerminationRewardPolicy()
+    )
+    executor = get_rollout_executor()
+    return await (rollout.played() if executor is None else run_in(executor, rollout))
+
+
+async def do_group_rollout_and_filter_constant_reward(
+    sampling_client: Any,
+    env_group_builder: EnvGroupBuilder,
+    max_tokens: int,
+    temperature: float,
+    do_remove_constant_reward_groups: bool,
+    enable_logging: bool = True,
+    strategy: RolloutStrategy | None = None,
+    termination: TerminationRewardPolicy | None = None,
+) -> TrajectoryGroup | None:
+    """Play one group with a sampling client.
+
+    Args:
+        enable_logging: say why a group is left out.
+
+    Returns:
+        None if the group failed under a strategy that lets groups fail, or if its members all
+        have the same reward and such groups are not wanted.
+    """
+    policy = TinkerTokenCompleter(sampling_client, max_tokens, temperature)
+    strategy = strategy or FailFast()
+    name = type(env_group_builder).__name__
+    try:
+        group = await do_group_rollout(env_group_builder, policy, strategy, termination)
+    except Exception as error:
+        if not strategy.catches_group_errors:
+            raise
+        if enable_logging:
+            _log.warning("%s: group skipped (%s: %s)", name, type(error).__name__, error)
+        return None
+    if do_remove_constant_reward_groups and len(set(group.get_total_rewards())) <= 1:
+        if enable_logging:
+            _log.info("%s: group left out, for all its rewards are equal", name)
+        return None
+    return group
+
+
+@dataclass(frozen=True)
+class GroupRollout:
+    """One group to be played, here or wherever it is sent."""
+
+    builder: EnvGroupBuilder
+    policy: TokenCompleter
+    strategy: RolloutStrategy
+    termination: TerminationRewardPolicy
+
+    def __call__(self) -> TrajectoryGroup:
+        """Play it in a thread or process without an event loop."""
+        return asyncio.run(self.played())
+
+    async def played(self) -> TrajectoryGroup:
+        async with _cleaned_up(self.builder):
+            with sharing_prompts():
+                envs = list(await self.builder.make_envs())
+                if self.termination.pass_all_messages_to_grader:
+                    _show_all_messages_to_grader(envs)
+                played = await self.strategy.play_group(self.builder, envs, do_single_rollout)
+            with span("compute_group_rewards"):
+                rewards_G = await self._graded(played)
+        return self._clamped(
+            TrajectoryGroup(
+                trajectories_G=played.trajectories_G,
+                final_rewards_G=[reward for reward, _ in rewards_G],
+                metrics_G=[dict(metrics) for _, metrics in rewards_G],
+                rollout_errors=played.errors,
+            )
+        )
+
+    async def _graded(self, played: Played) -> Sequence[tuple[float, Metrics]]:
+        if self._needs_no_grade(played.trajectories_G):
+            return [(0.0, {}) for _ in played.trajectories_G]
+        timeout_s = self.termination.grader_timeout_seconds
+        clock = asyncio.timeout(timeout_s)
+        try:
+            async with clock:
+                rewards_G = await self.builder.compute_group_rewards(
+                    played.trajectories_G, played.envs_G
+                )
+        except TimeoutError as error:
+            if not clock.expired():
+                raise  # the grader's own
+            raise TimeoutError(
+                f"{type(self.builder).__name__}.compute_group_rewards took longer than "
+                f"grader_timeout_seconds={timeout_s}"
+            ) from error
+        if len(rewards_G) != len(played.trajectories_G):
+            raise DataValidationError(
+                f"{type(self.builder).__name__}.compute_group_rewards gave {len(rewards_G)} "
+                f"rewards for {len(played.trajectories_G)} episodes. Give one (reward, metrics) "
+                "for each, in their order."
+            )
+        return rewards_G
+
+    def _needs_no_grade(self, trajectories_G: Sequence[Trajectory]) -> bool:
+        """Whether grading would be for nothing: all ran out of time, and that earns nothing."""
+        return (
+            self.termination.skip_grading_on_timeout
+            and self.termination.zero_reward_on_limit
+            and StopReason.rollout_timeout in self.termination.limit_stop_reasons
+            and all(one.stop_reason == StopReason.rollout_timeout for one in trajectories_G)
+        )
+
+    def _clamped(self, group: TrajectoryGroup) -> TrajectoryGroup:
+        """The group, with totals of at most 0 where a limit ended the episode."""
+        if not self.termination.zero_reward_on_limit:
+            return group
+        for member, total in enumerate(group.get_total_rewards()):
+            if group.trajectories_G[member].stop_reason in self.termination.limit_stop_reasons:
+                group.final_rewards_G[member] -= max(total, 0.0)
+                group.metrics_G[member]["zero_reward_on_limit"] = 1.0
+        return group
+
+
+def _show_all_messages_to_grader(envs: Sequence[Env]) -> None:
+    for env in envs:
+        show = getattr(env, "set_pass_all_messages_to_grader", None)
+        if show is not None:
+            show(True)
+        else:
+            say_once(
+                _log,
+                type(env),
+                "%s has no set_pass_all_messages_to_grader; it is graded as it is.",
+                type(env).__name__,
+            )
+
+
+@asynccontextmanager
+async def _cleaned_up(builder: EnvGroupBuilder) -> AsyncIterator[None]:
+    """Calls the builder's `cleanup` at the end, and waits for it even when cancelled.
+
+    Its own failure is logged: it must not hide what the rollout came to.
+    """
+    try:
+        yield
+    finally:
+        cleaning = asyncio.ensure_future(builder.cleanup())
+        cancelled = await _finished(cleaning)
+        if (error := cleaning.exception()) is not None:
+            _log.error("%s.cleanup failed", type(builder).__name__, exc_info=error)
+        if cancelled:
+            raise cancelled
+
+
+async def _finished(task: "asyncio.Future[None]") -> asyncio.CancelledError | None:
+    """Wait for a task to its end; a cancellation of our own meanwhile is handed back."""
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
