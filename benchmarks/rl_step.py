@@ -44,8 +44,6 @@ from benchmarks.workloads import LONG, SHORT, RLShape, arithmetic_prompts, group
 from mint import types
 
 PHASES = ("sample", "fb", "optim", "publish", "step")
-WARM_UP = RLShape(prompts=2, group=2, prompt_tokens=24, jitter=0, max_tokens=4)
-"""The untimed first step: code is loaded, weights are packed, buffers exist."""
 OURS, PEFT, TRL = "mint", "transformers + peft", "trl"
 Row = dict[str, float]
 
@@ -127,12 +125,13 @@ def rival(module: str, python: str, args: argparse.Namespace, folder: Path) -> C
 def measured(
     systems: dict[str, Callable[..., Row]], shape: RLShape, steps: int
 ) -> dict[str, list[Row]]:
-    """`steps` steps of each system, in turns, after one that does not count."""
+    """`steps` steps of each system, in turns, after one that does not count: code is loaded,
+    weights are packed, and memory that the process never had is asked for, which in a virtual
+    machine took longer than the step."""
     rows: dict[str, list[Row]] = {name: [] for name in systems}
     for step in range(steps + 1):
-        size = shape if step else WARM_UP
         for name, work in systems.items():
-            row = work(step=step, shape=size.as_json())
+            row = work(step=step, shape=shape.as_json())
             print(f"step {step} of {name}: {row['step_cpu_s']:.1f} CPU s", file=sys.stderr)
             if step:
                 rows[name].append(row)

@@ -18,8 +18,8 @@ from benchmarks.harness import RESULTS
 from benchmarks.machine import ROOT
 
 SHORT = (
-    "rl_step",
-    "train_step --repeats 3",
+    "rl_step --steps 5",
+    "train_step --repeats 5",
     "train_step --unshared --repeats 3 --micro-batch 16",
     "sampling --repeats 3",
     "many_adapters --repeats 3",
