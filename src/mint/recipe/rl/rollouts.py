@@ -8,10 +8,12 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mint.recipe.completers import TinkerTokenCompleter, TokenCompleter
 from mint.recipe.exceptions import DataValidationError
+from mint.recipe.rl.advantages import has_equal_rewards
 from mint.recipe.rl.class_hints import say_once
 from mint.recipe.rl.prompts import sharing_prompts
 from mint.recipe.rl.rollout_executor import get_rollout_executor as get_rollout_executor
@@ -89,7 +91,7 @@ async def do_group_rollout_and_filter_constant_reward(
         if enable_logging:
             _log.warning("%s: group skipped (%s: %s)", name, type(error).__name__, error)
         return None
-    if do_remove_constant_reward_groups and len(set(group.get_total_rewards())) <= 1:
+    if do_remove_constant_reward_groups and has_equal_rewards(group):
         if enable_logging:
             _log.info("%s: group left out, for all its rewards are equal", name)
         return None
@@ -115,7 +117,9 @@ class GroupRollout:
                 envs = list(await self.builder.make_envs())
                 if self.termination.pass_all_messages_to_grader:
                     _show_all_messages_to_grader(envs)
-                played = await self.strategy.play_group(self.builder, envs, do_single_rollout)
+                played = await self.strategy.play_group(
+                    self.builder, envs, partial(do_single_rollout, self.policy)
+                )
             with span("compute_group_rewards"):
                 rewards_G = await self._graded(played)
         return self._clamped(
@@ -188,27 +192,23 @@ def _show_all_messages_to_grader(envs: Sequence[Env]) -> None:
 
 @asynccontextmanager
 async def _cleaned_up(builder: EnvGroupBuilder) -> AsyncIterator[None]:
-    """Calls the builder's `cleanup` at the end, and waits for it even when cancelled.
-
-    Its own failure is logged: it must not hide what the rollout came to.
-    """
+    """Calls the builder's `cleanup` at the end, and waits for it even when cancelled."""
     try:
         yield
     finally:
-        cleaning = asyncio.ensure_future(builder.cleanup())
-        cancelled = await _finished(cleaning)
-        if (error := cleaning.exception()) is not None:
-            _log.error("%s.cleanup failed", type(builder).__name__, exc_info=error)
+        cleaning = asyncio.create_task(_cleanup(builder))
+        cancelled = None
+        while not cleaning.done():
+            try:
+                await asyncio.wait([cleaning])
+            except asyncio.CancelledError as error:
+                cancelled = error
         if cancelled:
             raise cancelled
 
 
-async def _finished(task: "asyncio.Future[None]") -> asyncio.CancelledError | None:
-    """Wait for a task to its end; a cancellation of our own meanwhile is handed back."""
-    cancelled = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    return cancelled
+async def _cleanup(builder: EnvGroupBuilder) -> None:
+    try:
+        await builder.cleanup()
+    except Exception:  # it must not hide what the rollout came to
+        _log.exception("%s.cleanup failed", type(builder).__name__)
