@@ -34,8 +34,6 @@ _MODULES = (
 _LATER = ("preference_envs",)
 """Modules of the plan that this release does not have."""
 
-__all__ = [*_MODULES]
-
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
