@@ -21,7 +21,7 @@ from mint.recipe.rl.rollout_strategy import RolloutStrategy
 from mint.recipe.rl.rollouts import do_group_rollout
 from mint.recipe.rl.types import EnvGroupBuilder, TrajectoryGroup
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger("mint.recipe.rl.train")
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Group:
             if not strategy.catches_group_errors:
                 raise
             self.error = error
-            log.warning(
+            _log.warning(
                 "Group %d (%s) is skipped: %s: %s",
                 self.index, ", ".join(self.tags) or type(self.builder).__name__,
                 type(error).__name__, error,

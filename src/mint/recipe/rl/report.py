@@ -62,8 +62,8 @@ def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tupl
     """The row of a step that is done, and whether it could learn. Adds the step to the tally.
 
     env/* is over all groups that were played, whether or not they were trained. What a schedule or
-    an evaluation put into `step.metrics` comes first, and env/all/* after env/<tag>/*: scripts read
-    the last key that ends in "/correct", which is then that of all training episodes.
+    an evaluation put into `step.metrics` comes first: scripts read the last key that ends in
+    "/correct", which is then that of all training episodes.
     """
     answers = step.answers
     health = examine_step(
@@ -104,15 +104,11 @@ def group_counts(groups: Sequence[Group]) -> Row:
 def episode_metrics(groups: Iterable[Group]) -> Row:
     """env/* over all groups that were played; nothing where none was."""
     played = [(group, group.trajectory_group) for group in groups if group.trajectory_group]
-    if not played:
-        return {}
-    metrics = compute_trajectory_metrics(
+    return compute_trajectory_metrics(
         [trajectory_group for _, trajectory_group in played],
         [group.tags for group, _ in played],
         datums_P=[group.datums_G for group, _ in played],
     )
-    of_all = {key: value for key, value in metrics.items() if key.startswith("env/all/")}
-    return {key: value for key, value in metrics.items() if key not in of_all} | of_all
 
 
 def spread(key: str, values: Sequence[float]) -> Row:

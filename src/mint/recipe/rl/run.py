@@ -5,8 +5,7 @@ samplers, saves, evaluations and rows are the same for all of them, and are here
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +30,6 @@ from mint.recipe.sampling_requests import RequestSlots
 from mint.recipe.service import Service, ephemeral_sampling_client
 from mint.recipe.stores.timing import measuring, span
 
-log = logging.getLogger(__name__)
 REWARD = "env/all/reward/total"
 
 
@@ -151,8 +149,9 @@ class Run:
         row |= times.metrics()
         self._remember(row)
         self.records.log_row(row, index)
+        self.records.log_times(times, index)
         self.records.show_progress(index, row, health)
-        self.saves.confirm(self.tally.to_json())
+        await self.saves.confirm(self.tally.to_json())
         await self.records.write_groups("train", index, step.groups, self.config.num_groups_to_log)
 
     async def finish(self, sampler: Any, found: Row | None = None) -> None:
@@ -175,6 +174,3 @@ class Run:
         env = {key: value for key, value in row.items() if key.startswith("env/")}
         if REWARD in env:
             self.last_env = env
-
-
-Schedule = Callable[[Run], Any]

@@ -141,7 +141,7 @@ class SnapshotEvaluations:
         self._run = run
         self._tasks = tasks
         self._running: asyncio.Task[None] | None = None
-        self._found: list[tuple[int, Row]] = []
+        self._found: list[tuple[int, float, Row]] = []
 
     def start(self, sampler: Any, step: int) -> None:
         """Start one, unless the last is not over yet."""
@@ -160,9 +160,9 @@ class SnapshotEvaluations:
         Under eval/by_step/ with the step it is of; under its plain names too where that is `step`.
         """
         row: Row = {}
-        for started, metrics in self._found:
+        for started, seconds, metrics in self._found:
             row |= {f"eval/by_step/{key}": value for key, value in metrics.items()}
-            row |= {"eval/snapshot/step": started}
+            row |= {"eval/snapshot/step": started, "eval/timing/seconds": seconds}
             row |= metrics if started == step else {}
         self._found = []
         return row
@@ -175,5 +175,4 @@ class SnapshotEvaluations:
     async def _evaluate(self, sampler: Any, step: int) -> None:
         began = time.perf_counter()
         metrics = await self._run.evaluate(sampler, step)
-        metrics["eval/timing/seconds"] = time.perf_counter() - began
-        self._found.append((step, metrics))
+        self._found.append((step, time.perf_counter() - began, metrics))
