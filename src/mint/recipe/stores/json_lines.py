@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,21 @@ log = logging.getLogger(__name__)
 
 
 def append_line(path: Path, value: Mapping[str, Any]) -> None:
-    """Append an object and flush it. A line that an earlier process left half-written is cut off
-    first, or it would spoil this one too."""
-    line = json.dumps(plain_numbers(value), ensure_ascii=False, allow_nan=False)
+    """Append an object and flush it."""
+    append_lines(path, [value])
+
+
+def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
+    """Append objects and flush them: strict JSON, see `plain_numbers`; what JSON does not know is
+    written as text. A line that an earlier process left half-written is cut off first, or it would
+    spoil the next one too."""
+    lines = [
+        json.dumps(plain_numbers(value), ensure_ascii=False, allow_nan=False, default=str)
+        for value in values
+    ]
     with path.open("ab+") as file:
         _end_last_line(path, file)
-        file.write(line.encode() + b"\n")
+        file.write("".join(f"{line}\n" for line in lines).encode())
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -4,11 +4,13 @@ The step's record is carried by a context variable, so rollout code needs no arg
 runs side by side do not mix.
 """
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class StepTimes:
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self.began_at = time.time()
+        """Seconds since 1970."""
         self._began = time.perf_counter()
         self._total_s: float | None = None
 
@@ -51,6 +55,23 @@ class StepTimes:
         running = time.perf_counter() - self._began
         found["time/total"] = running if self._total_s is None else self._total_s
         return found
+
+    def trace_events(self, step: int) -> list[dict[str, Any]]:
+        """The spans as complete events of the trace event format, in microseconds; each overlapping
+        span has a row of its own."""
+        rows: list[float] = []  # when each row is free
+        events: list[dict[str, Any]] = []
+        for each in sorted(self.spans, key=lambda span: span.start_s):
+            row = next((i for i, free in enumerate(rows) if free <= each.start_s), len(rows))
+            rows[row : row + 1] = [each.start_s + each.duration_s]
+            events.append(
+                {
+                    "name": each.name, "ph": "X", "pid": os.getpid(), "tid": row,
+                    "ts": (self.began_at + each.start_s) * 1e6, "dur": each.duration_s * 1e6,
+                    "args": {"step": step},
+                }
+            )  # fmt: skip
+        return events
 
 
 def _summary(key: str, durations: list[float]) -> dict[str, float]:
