@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 420, 210
+"""Of a chart that stands beside others. In about these sizes it is shown, so that its letters are of
+the size of the page's."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 10, 10, 28
 _MOST_POINTS = 400
 """Points of a curve beyond which neighbours are averaged: a chart is 360 units wide."""
@@ -68,12 +70,24 @@ class Chart:
     strokes: tuple[Stroke, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
-    width: int = WIDTH
-    height: int = HEIGHT
-    left: int = _LEFT
-    right: int = WIDTH - _RIGHT
-    top: int = _TOP
-    bottom: int = HEIGHT - _BOTTOM
+    width: int
+    height: int
+
+    @property
+    def left(self) -> int:
+        return _LEFT
+
+    @property
+    def right(self) -> int:
+        return self.width - _RIGHT
+
+    @property
+    def top(self) -> int:
+        return _TOP
+
+    @property
+    def bottom(self) -> int:
+        return self.height - _BOTTOM
 
     @property
     def legend(self) -> tuple[Stroke, ...]:
@@ -82,32 +96,45 @@ class Chart:
         return named if len(named) > 1 else ()
 
 
-def draw(title: str, curves: Sequence[Curve], *, shows_zero: bool = False) -> Chart | None:
+def draw(
+    title: str,
+    curves: Sequence[Curve],
+    *,
+    shows_zero: bool = False,
+    keeps_colors: bool = False,
+    width: int = WIDTH,
+    height: int = HEIGHT,
+) -> Chart | None:
     """A chart of these curves over steps; None if they have no finite value.
 
     Args:
         shows_zero: the vertical axis includes 0 (for shares, counts and lengths).
+        keeps_colors: a curve without values uses its colour up, so that the same list of names has
+            the same colours on several charts.
     """
     curves = [Curve(one.name, thin(one.points), one.is_faint) for one in curves]
     values = [y for one in curves for _, y in one.points if math.isfinite(y)]
     if not values:
         return None
-    y_scale = _Scale.over([*values, 0.0] if shows_zero else values, _span_y=True)
+    y_scale = _y_scale([*values, 0.0] if shows_zero else values, height - _BOTTOM)
     steps = [x for one in curves for x, _ in one.points]
-    x_scale = _Scale.over(steps, _span_y=False)
+    x_scale = _x_scale(steps, width - _RIGHT)
     strokes, color = [], 0
     for one in curves:
-        if any(math.isfinite(y) for _, y in one.points):
+        has_values = any(math.isfinite(y) for _, y in one.points)
+        if has_values:
             strokes.append(_stroke(one, x_scale, y_scale, color))
-            color += not one.is_faint
+        color += (has_values or keeps_colors) and not one.is_faint
     return Chart(
         title=title,
-        summary=" ".join(_in_words(one) for one in curves if not one.is_faint),
+        summary=" ".join(_in_words(one) for one in curves if one.points and not one.is_faint),
         strokes=tuple(strokes),
         x_ticks=tuple(
             Tick(x_scale.place(x), label(x)) for x in whole_ticks(min(steps), max(steps))
         ),
         y_ticks=tuple(Tick(y_scale.place(y), label(y)) for y in y_scale.ticks),
+        width=width,
+        height=height,
     )
 
 
@@ -171,24 +198,30 @@ class _Scale:
 
     low: float
     high: float
-    ticks: tuple[float, ...]
     start: float
     end: float
-
-    @classmethod
-    def over(cls, values: Sequence[float], *, _span_y: bool) -> "_Scale":
-        low, high = min(values), max(values)
-        if low == high:  # a flat line runs through the middle
-            margin = 1.0 if not _span_y else abs(low) * 0.1 or 1.0
-            low, high = low - margin, high + margin
-        if not _span_y:
-            return cls(low, high, (), _LEFT, WIDTH - _RIGHT)
-        ticks = nice_ticks(low, high)
-        return cls(ticks[0], ticks[-1], tuple(ticks), HEIGHT - _BOTTOM, _TOP)
+    ticks: tuple[float, ...] = ()
 
     def place(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
+
+
+def _x_scale(steps: Sequence[float], end: float) -> _Scale:
+    low, high = min(steps), max(steps)
+    if low == high:
+        low, high = low - 1.0, high + 1.0
+    return _Scale(low, high, _LEFT, end)
+
+
+def _y_scale(values: Sequence[float], start: float) -> _Scale:
+    """From the bottom upwards, between two ticks."""
+    low, high = min(values), max(values)
+    if low == high:  # a flat line runs through the middle
+        margin = abs(low) * 0.1 or 1.0
+        low, high = low - margin, high + margin
+    ticks = nice_ticks(low, high)
+    return _Scale(ticks[0], ticks[-1], start, _TOP, tuple(ticks))
 
 
 def _stroke(curve: Curve, x_scale: _Scale, y_scale: _Scale, color: int) -> Stroke:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mint.recipe.pages.charts import Chart, Curve, draw, smoothed
 from mint.recipe.pages.rendering import number, render
-from mint.recipe.pages.run_record import REWARD, RunRecord, read_run, some_transcripts
+from mint.recipe.pages.run_record import REWARD, RunRecord, env_names, read_run, some_transcripts
 from mint.recipe.pages.transcript_page import ShownIteration, shown
 
 _GROUPS_SHOWN, _EPISODES_SHOWN = 4, 8
@@ -133,7 +133,7 @@ def _duration(seconds: float) -> str:
 
 def _sections(record: RunRecord) -> Iterator[Section]:
     """The charts that have something to show, under their headings."""
-    env = {name: f"env/all/{name}" for name in _env_names(record)}
+    env = {name: f"env/all/{name}" for name in env_names(record)}
     by_group = {
         "mixed: they teach": "env/all/by_group/frac_mixed",
         "all good": "env/all/by_group/frac_all_good",
@@ -186,19 +186,6 @@ def _chart(
 ) -> Chart | None:
     curves = [Curve(name, record.series(key)) for name, key in keys.items()]
     return draw(title, [one for one in curves if one.points], shows_zero=shows_zero)
-
-
-_OURS = (
-    "reward/", "by_group/", "frac/", "stop/", "total_", "ac_tokens", "ob_tokens", "turns_per",
-    "datums_per", "max_tokens_reached", "context_overflow", "parse_error", "zero_reward_on_limit",
-    "num_truncations",
-)  # fmt: skip
-
-
-def _env_names(record: RunRecord) -> list[str]:
-    """What the environment itself measures, such as `correct`."""
-    names = (key.removeprefix("env/all/") for key in record.keys("env/all/"))
-    return [name for name in names if not name.startswith(_OURS)]
 
 
 def _spans(record: RunRecord) -> dict[str, str]:

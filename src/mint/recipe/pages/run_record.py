@@ -9,6 +9,7 @@ from typing import Any
 
 from mint.recipe.exceptions import DataFormatError
 from mint.recipe.pages.transcription import Transcript, read_transcript
+from mint.recipe.stores.json_lines import read_lines
 
 Row = Mapping[str, Any]
 """One line of metrics.jsonl."""
@@ -74,34 +75,22 @@ def read_run(folder: Path) -> RunRecord:
     return RunRecord(
         folder=folder,
         config=json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {},
-        rows=json_lines(metrics),
-        checkpoints=json_lines(folder / "checkpoints.jsonl"),
+        rows=read_lines(metrics),
+        checkpoints=read_lines(folder / "checkpoints.jsonl"),
     )
 
 
-def json_lines(path: Path) -> list[dict[str, Any]]:
-    """Objects of a file, one a line; none if there is no file. A last line that is only half there
-    is being written, and is left out.
+_OURS = (
+    "reward/", "by_group/", "frac/", "stop/", "total_", "ac_tokens", "ob_tokens", "turns_per",
+    "datums_per", "max_tokens_reached", "context_overflow", "parse_error", "zero_reward_on_limit",
+    "num_truncations",
+)  # fmt: skip
 
-    Raises:
-        DataFormatError: another line is no JSON object; it is named by its number.
-    """
-    # Not splitlines(): a JSON text may hold a line separator of Unicode's as it is.
-    lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
-    found = []
-    for i, line in enumerate(lines):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            if i == len(lines) - 1:
-                break
-            raise DataFormatError(f"{path}, line {i + 1} is no JSON: {error}.") from error
-        if not isinstance(row, dict):
-            raise DataFormatError(f"{path}, line {i + 1} is no JSON object.")
-        found.append(row)
-    return found
+
+def env_names(record: RunRecord) -> list[str]:
+    """What the environment itself measures, such as `correct`."""
+    names = (key.removeprefix("env/all/") for key in record.keys("env/all/"))
+    return [name for name in names if not name.startswith(_OURS)]
 
 
 def some_transcripts(folder: Path, most: int = 3) -> list[Transcript]:
