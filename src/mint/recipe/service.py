@@ -180,15 +180,28 @@ async def submit_optim_step(
     return Submitted(training_client.optim_step(adam))
 
 
+def submit_save_state(
+    training_client: Any, name: str, ttl_seconds: int | None
+) -> Submitted[types.SaveWeightsResponse]:
+    """Submit a save of weights and optimizer; its `path` is one to resume from."""
+    return Submitted(training_client.save_state(name, ttl_seconds=ttl_seconds))
+
+
+def submit_save_weights_for_sampler(
+    training_client: Any, name: str, ttl_seconds: int | None
+) -> Submitted[types.SaveWeightsForSamplerResponse]:
+    """Submit a save of weights for sampling; its `path` is one to sample from."""
+    return Submitted(training_client.save_weights_for_sampler(name, ttl_seconds=ttl_seconds))
+
+
 async def save_state(training_client: Any, name: str, ttl_seconds: int | None) -> str:
     """Save weights and optimizer; returns the path to resume from."""
-    return (await resolved(training_client.save_state(name, ttl_seconds=ttl_seconds))).path
+    return (await submit_save_state(training_client, name, ttl_seconds)).path
 
 
 async def save_weights_for_sampler(training_client: Any, name: str, ttl_seconds: int | None) -> str:
     """Save weights for sampling; returns their path."""
-    saving = training_client.save_weights_for_sampler(name, ttl_seconds=ttl_seconds)
-    return (await resolved(saving)).path
+    return (await submit_save_weights_for_sampler(training_client, name, ttl_seconds)).path
 
 
 async def ephemeral_sampling_client(training_client: Any) -> Any:

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from mint.recipe import service
 from mint.recipe.exceptions import CheckpointError, ConfigurationError, DataFormatError
+from mint.recipe.service import submit_save_state, submit_save_weights_for_sampler
 from mint.recipe.stores.json_lines import append_line, read_lines
 from mint.recipe.stores.timing import span
-from mint.recipe.tasks import run_together
 
 T = TypeVar("T")
 Kind = Literal["state", "sampler", "both"]
@@ -95,18 +94,18 @@ async def save_paths(
 ) -> dict[str, str]:
     """Save on the server, and write nothing down.
 
+    All is submitted before the first wait, so what is saved is what the weights are now.
+
     Returns:
         `state_path` and/or `sampler_path`.
     """
-    saves = {"state_path": service.save_state, "sampler_path": service.save_weights_for_sampler}
-    wanted = {"state": ["state_path"], "sampler": ["sampler_path"], "both": list(saves)}
+    submits = {"state_path": submit_save_state, "sampler_path": submit_save_weights_for_sampler}
+    wanted = {"state": ["state_path"], "sampler": ["sampler_path"], "both": list(submits)}
     if kind not in wanted:
         raise ConfigurationError(f"kind={kind!r}: give state, sampler or both.")
     with span("save_checkpoint"):
-        paths = await run_together(
-            saves[key](training_client, name, ttl_seconds) for key in wanted[kind]
-        )
-    return dict(zip(wanted[kind], paths, strict=True))
+        saves = {key: submits[key](training_client, name, ttl_seconds) for key in wanted[kind]}
+        return {key: (await save).path for key, save in saves.items()}
 
 
 async def save_checkpoint_async(

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from mint.recipe.exceptions import ConfigurationError
-from mint.recipe.stores.described import described
 from mint.recipe.stores.json_lines import plain_numbers
+from mint.recipe.stores.jsonable import jsonable
 from mint.recipe.stores.log_lines import RunLogHandler, close_log, open_log
 from mint.recipe.stores.run_folder import RunFolder
 
@@ -145,7 +145,7 @@ class WandbSink:
         self._run.log(plain_numbers(metrics), step=step)
 
     def log_hparams(self, config: Any) -> None:
-        self._run.config.update(described(config), allow_val_change=True)
+        self._run.config.update(jsonable(config), allow_val_change=True)
 
     def log_long_text(self, key: str, text: str) -> None:
         self._run.log({key: self._wandb.Html(f"<pre>{_escaped(text)}</pre>")})

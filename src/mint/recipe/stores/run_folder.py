@@ -16,8 +16,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from mint.recipe.stores.described import described
 from mint.recipe.stores.json_lines import append_line, append_lines, read_lines
+from mint.recipe.stores.jsonable import jsonable
 from mint.recipe.stores.timing import StepTimes
 
 
@@ -41,8 +41,8 @@ class RunFolder:
         return iteration_folder(self.path, number)
 
     def write_config(self, config: Any) -> None:
-        """Write config.json; its values are looked at and nothing more (stores/described.py)."""
-        text = json.dumps(described(config), indent=2, ensure_ascii=False)
+        """Write config.json; its values are looked at and nothing more (stores/jsonable.py)."""
+        text = json.dumps(jsonable(config), indent=2, ensure_ascii=False)
         _replace(self.path / "config.json", text + "\n")
 
     def rows(self) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ LONGEST_LIST = 1000
 DEEPEST = 20
 
 
-def described(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """`value` as JSON can have it.
 
     chz, dataclass and pydantic objects become objects with a `__type__`; an enum its value; a class or
