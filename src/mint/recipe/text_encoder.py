@@ -58,8 +58,9 @@ class TextEncoder(Protocol):
         """The id of a special token by its text; None if the tokenizer has no such token."""
         ...
 
-    def special_texts(self) -> Sequence[str]:
-        """Texts that `ordinary` and `markup` read differently, as far as the tokenizer tells."""
+    def find_special(self, text: str) -> list[tuple[int, int]]:
+        """Where the text of a special token begins and ends: what `ordinary` and `markup` read
+        differently."""
         ...
 
 
@@ -87,7 +88,10 @@ class FastEncoder:
         self._ordinary.encode_special_tokens = True  # set once, before anybody else sees it
         added = original.get_added_tokens_decoder()
         self._single = {token.content: number for number, token in added.items()}
-        self._special = tuple(token.content for token in added.values() if token.special)
+        special = [token.content for token in added.values() if token.special and token.content]
+        self._suspects = re.compile(
+            "|".join(map(re.escape, sorted(special, key=len, reverse=True)))
+        )
         self._markup: FastTokenizer | None = None
         self._lock = threading.Lock()
 
@@ -109,8 +113,8 @@ class FastEncoder:
     def special(self, text: str) -> int | None:
         return self._single.get(text)
 
-    def special_texts(self) -> Sequence[str]:
-        return self._special
+    def find_special(self, text: str) -> list[tuple[int, int]]:
+        return [found.span() for found in self._suspects.finditer(text) if found.group()]
 
 
 class PlainEncoder:
@@ -122,18 +126,15 @@ class PlainEncoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = weakref.ref(tokenizer)  # we are kept by a table that must not keep it
-        self._told = tuple(t for t in getattr(tokenizer, "all_special_tokens", ()) if t)
-        either = "|".join([*map(re.escape, self._told), _LOOKS_SPECIAL])
-        self._suspects = re.compile(either)
+        told = [str(text) for text in getattr(tokenizer, "all_special_tokens", ()) if text]
+        self._suspects = re.compile("|".join([*map(re.escape, told), _LOOKS_SPECIAL]))
 
     def ordinary(self, text: str) -> list[int]:
         tokens: list[int] = []
         start = 0
-        for suspect in self._suspects.finditer(text):
-            if self.special(suspect.group()) is not None:
-                middle = suspect.start() + 1
-                tokens += self.markup(text[start:middle])
-                start = middle
+        for begin, _ in self.find_special(text):
+            tokens += self.markup(text[start : begin + 1])
+            start = begin + 1
         return tokens + self.markup(text[start:])
 
     def markup(self, text: str) -> list[int]:
@@ -150,8 +151,9 @@ class PlainEncoder:
         tokens = self.markup(text)
         return tokens[0] if len(tokens) == 1 else None
 
-    def special_texts(self) -> Sequence[str]:
-        return self._told
+    def find_special(self, text: str) -> list[tuple[int, int]]:
+        suspects = self._suspects.finditer(text)
+        return [found.span() for found in suspects if self.special(found.group()) is not None]
 
     def _alive(self) -> Tokenizer:
         tokenizer = self._tokenizer()

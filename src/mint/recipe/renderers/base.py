@@ -21,13 +21,14 @@ from mint.recipe.renderers.layout import (
     checked,
     contexts,
     joined,
-    last_token,
+    last_tokens,
+    last_user_index,
     stretches_of,
     text_chunks,
 )
 from mint.recipe.renderers.openai import as_openai_message
 from mint.recipe.renderers.streaming import MessageDelta
-from mint.recipe.text_encoder import Tokenizer, encoder_for
+from mint.recipe.text_encoder import Tokenizer, encoder_for, token
 
 if TYPE_CHECKING:
     import torch
@@ -72,6 +73,20 @@ class Renderer(ABC):
         header = self.render_message(Message(role=role, content=""), ctx).header
         return [] if header is None else list(header.tokens)
 
+    def last_user_index(self, messages: Sequence[Message]) -> int:
+        """Where the turn that is going on begins: the last user message, -1 without one."""
+        return last_user_index(messages)
+
+    # --------------------------------------------------------------- tokens
+
+    def encode_text(self, text: str) -> list[int]:
+        """Tokens of what somebody said; the text of a special token in it stays text."""
+        return self.encoder.ordinary(text) if text else []
+
+    def special_id(self, text: str) -> int:
+        """The id of a special token. Raises: RendererError, if the tokenizer has no such token."""
+        return token(self.encoder, text)
+
     # -------------------------------------------------------------- prompts
 
     def stretches(self, messages: Sequence[Message], *, ends: bool = True) -> list[Stretch]:
@@ -82,7 +97,8 @@ class Renderer(ABC):
         """
         messages = checked(messages)
         row = [Stretch(chunk, None, False) for chunk in text_chunks(self.start_tokens())]
-        for ctx, message in zip(contexts(messages, ends=ends), messages, strict=True):
+        places = contexts(messages, self.last_user_index(messages), ends=ends)
+        for ctx, message in zip(places, messages, strict=True):
             row += stretches_of(self.render_message(message, ctx), ctx)
         return row
 
@@ -96,7 +112,7 @@ class Renderer(ABC):
             prefill: the beginning of the answer, put into the model's mouth.
         """
         row = [stretch.chunk for stretch in self.stretches(messages, ends=False)]
-        return joined([*row, *self._asking(role, after(messages), prefill)])
+        return joined([*row, *self._asking(role, messages, prefill)])
 
     def bridge(
         self, previous: ModelInput, new_messages: Sequence[Message], role: str = "assistant"
@@ -118,22 +134,36 @@ class Renderer(ABC):
                 f"{type(self).__name__} rewrites earlier turns, so a prompt cannot be extended. "
                 "Use build_generation_prompt with the whole conversation."
             )
-        sampled = Message(role="assistant", content="")  # its place only; its tokens are given
-        whole = checked([sampled, *new_messages])
-        added = text_chunks(self.end_of_turn_after(previous))
-        for ctx, message in list(zip(contexts(whole, ends=False), whole, strict=True))[1:]:
-            added += [one.chunk for one in stretches_of(self.render_message(message, ctx), ctx)]
-        added += self._asking(role, after(whole), None)
+        added = [
+            *text_chunks(self.end_of_turn_after(previous)),
+            *self.continuation(previous, new_messages, role),
+        ]
         return ModelInput(chunks=[*previous.chunks, *joined(added).chunks])
+
+    def continuation(
+        self, previous: ModelInput, new_messages: Sequence[Message], role: str
+    ) -> list[ModelInputChunk]:
+        """What follows the end of the sampled turn: the new messages, and what asks for the next."""
+        sampled = Message(role="assistant", content="")  # its place only; its tokens are there
+        whole = checked([sampled, *new_messages])
+        places = contexts(whole, self.last_user_index(whole), ends=False)
+        chunks: list[ModelInputChunk] = []
+        for ctx, message in list(zip(places, whole, strict=True))[1:]:
+            chunks += [one.chunk for one in stretches_of(self.render_message(message, ctx), ctx)]
+        return [*chunks, *self._asking(role, whole, None)]
 
     def end_of_turn_after(self, sampled: ModelInput) -> list[int]:
         """What is missing of the end of the sampled turn: nothing, unless it was cut off."""
-        stops = self.get_stop_sequences()
-        return [stops[0]] if isinstance(stops[0], int) and last_token(sampled) not in stops else []
+        stops = [stop for stop in self.get_stop_sequences() if isinstance(stop, int)]
+        ended = bool(set(last_tokens(sampled, 1)) & set(stops))
+        return [] if ended else stops[:1]
 
-    def _asking(self, role: str, ctx: RenderContext, prefill: str | None) -> list[ModelInputChunk]:
-        begun = self.encoder.ordinary(prefill) if prefill else []
-        return text_chunks([*self.generation_suffix(role, ctx), *begun])
+    def _asking(
+        self, role: str, messages: Sequence[Message], prefill: str | None
+    ) -> list[ModelInputChunk]:
+        place = after(messages, self.last_user_index(messages))
+        begun = self.encode_text(prefill) if prefill else []
+        return text_chunks([*self.generation_suffix(role, place), *begun])
 
     # ------------------------------------------------------------- examples
 

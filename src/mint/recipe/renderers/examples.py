@@ -12,7 +12,7 @@ from tinker import EncodedTextChunk, ModelInput
 
 from mint.recipe.exceptions import RendererError
 from mint.recipe.messages import Message
-from mint.recipe.renderers.layout import Stretch, contexts, joined, last_user_index
+from mint.recipe.renderers.layout import Stretch, checked, contexts, joined
 
 if TYPE_CHECKING:
     from mint.recipe.renderers.base import Renderer
@@ -47,14 +47,13 @@ _SEVERAL_TURNS = {
 """Modes that may train a turn which is not the last."""
 
 
-def trained_messages(messages: Sequence[Message], what: TrainOnWhat) -> set[int]:
+def trained_messages(messages: Sequence[Message], what: TrainOnWhat, last_user: int) -> set[int]:
     """Indices of the messages whose output is trained.
 
     Raises:
         RendererError: "trainable" is missing where it is read, or set where it is not.
     """
     _check_trainable(messages, what)
-    last_user = last_user_index(messages)
     is_trained = {
         TrainOnWhat.LAST_ASSISTANT_MESSAGE: lambda i, m: (
             m["role"] == "assistant" and i == len(messages) - 1
@@ -91,7 +90,7 @@ def weighted_example(
     """The whole conversation, with what `what` says trained."""
     if what in _SEVERAL_TURNS and not renderer.has_extension_property:
         _warn_once(renderer, what)
-    trained = trained_messages(messages, what)
+    trained = trained_messages(messages, what, renderer.last_user_index(messages))
     if what is TrainOnWhat.ALL_TOKENS:
         whole = joined(stretch.chunk for stretch in renderer.stretches(messages))
         return whole, np.ones(whole.length, np.float32)
@@ -101,12 +100,15 @@ def weighted_example(
 def _with_weights(
     renderer: "Renderer", messages: Sequence[Message], trained: Collection[int]
 ) -> tuple[ModelInput, Weights]:
+    messages = checked(messages)
     row = renderer.stretches(messages)
+    _check_that_outputs_are_known(renderer, row, trained)
     weights = [
         np.full(one.chunk.length, one.is_output and one.owner in trained, np.float32) for one in row
     ]
     whole = np.concatenate(weights) if weights else np.zeros(0, np.float32)
-    for ctx, message in zip(contexts(messages), messages, strict=True):
+    places = contexts(messages, renderer.last_user_index(messages))
+    for ctx, message in zip(places, messages, strict=True):
         if message["role"] == "assistant" and ctx.idx in trained:
             start, own = _text_of(row, ctx.idx)
             supplied = renderer.generation_suffix("assistant", ctx)
@@ -115,6 +117,19 @@ def _with_weights(
                 # block: what is always given need not be learnt.
                 whole[start : start + len(supplied)] = 0
     return joined(stretch.chunk for stretch in row), whole
+
+
+def _check_that_outputs_are_known(
+    renderer: "Renderer", row: Sequence[Stretch], trained: Collection[int]
+) -> None:
+    lost = sorted(set(trained) - {one.owner for one in row if one.is_output})
+    if lost:
+        raise RendererError(
+            f"{type(renderer).__name__} cannot tell which tokens are the output of "
+            f"messages{lost}, so they cannot be trained in this example. A chat template tells that "
+            "of assistant turns only, and not of those that it rewrites when others follow: train "
+            "one turn per example (build_supervised_examples), or all_tokens."
+        )
 
 
 def _text_of(row: Sequence[Stretch], owner: int) -> tuple[int, list[int]]:
@@ -162,7 +177,7 @@ def weighted_examples(
     """
     if renderer.has_extension_property:
         return [weighted_example(renderer, messages, what)]
-    trained = sorted(trained_messages(messages, what))
+    trained = sorted(trained_messages(messages, what, renderer.last_user_index(messages)))
     others = {messages[i]["role"] for i in trained} - {"assistant"}
     if others or what is TrainOnWhat.ALL_TOKENS:
         raise RendererError(

@@ -79,9 +79,10 @@ class Stretch:
 # ------------------------------------------------------------------ places
 
 
-def contexts(messages: Sequence[Message], *, ends: bool = True) -> Iterator[RenderContext]:
+def contexts(
+    messages: Sequence[Message], last_user: int, *, ends: bool = True
+) -> Iterator[RenderContext]:
     """The place of each message. `ends`: the last one is the conversation's end."""
-    last_user = last_user_index(messages)
     end = len(messages) - 1
     for i in range(len(messages)):
         yield RenderContext(
@@ -94,13 +95,13 @@ def contexts(messages: Sequence[Message], *, ends: bool = True) -> Iterator[Rend
         )
 
 
-def after(messages: Sequence[Message]) -> RenderContext:
+def after(messages: Sequence[Message], last_user: int) -> RenderContext:
     """The place of the message that is still to come."""
     return RenderContext(
         idx=len(messages),
         is_last=True,
         prev_message=messages[-1] if messages else None,
-        last_user_index=last_user_index(messages),
+        last_user_index=last_user,
         in_last_assistant_turn=True,
     )
 
@@ -161,7 +162,11 @@ def joined(chunks: Iterable[ModelInputChunk]) -> ModelInput:
     return ModelInput(chunks=[*whole, *text_chunks(text)])
 
 
-def last_token(model_input: ModelInput) -> int | None:
-    """Its last token; None if it is empty or ends with an image."""
-    last = model_input.chunks[-1] if model_input.chunks else None
-    return last.tokens[-1] if isinstance(last, EncodedTextChunk) and last.tokens else None
+def last_tokens(model_input: ModelInput, n: int) -> list[int]:
+    """Its last tokens, n or fewer: those since the last image. Costs n, however long it is."""
+    tail: list[int] = []
+    for chunk in reversed(model_input.chunks):
+        if len(tail) >= n or not isinstance(chunk, EncodedTextChunk):
+            break
+        tail = [*chunk.tokens[-(n - len(tail)) :], *tail]
+    return tail

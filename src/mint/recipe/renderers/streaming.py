@@ -1,6 +1,6 @@
 """A response piece by piece, as it would be shown while it arrives."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -57,3 +57,28 @@ def text_pieces(encoder: TextEncoder, tokens: Sequence[int]) -> Iterator[str]:
             held = []
     if held:
         yield encoder.decode(held)
+
+
+def trimmed(pieces: Iterable[str], stop: str) -> Iterator[str]:
+    """The text before `stop`, without white space around it, in pieces as early as can be.
+
+    Kept back: white space that may be the end, and what may be the beginning of `stop`.
+    """
+    held = ""
+    begun = False
+    for piece in pieces:
+        held += piece if begun else piece.lstrip()
+        begun = begun or bool(held)
+        if stop in held:
+            held = held.partition(stop)[0]
+            break
+        sure = len(held.rstrip())
+        for n in range(min(len(stop), len(held)), 0, -1):
+            if held.endswith(stop[:n]):
+                sure = min(sure, len(held) - n)
+                break
+        if sure:
+            yield held[:sure]
+            held = held[sure:]
+    if held := held.rstrip():
+        yield held
