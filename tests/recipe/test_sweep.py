@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,11 @@ class Config:
 class Trainer:
     """Makes invented runs, counts them, and fails where it is told to."""
 
-    def __init__(self, fails: set[str] = frozenset(), gate: asyncio.Event | None = None):
-        self.fails, self.gate = fails, gate
+    def __init__(
+        self, fails: Collection[str] = (), gate: asyncio.Event | None = None, together: int = 1
+    ):
+        self.fails, self.gate, self.together = fails, gate, together
+        self.gathered = asyncio.Event()
         self.trained: list[str] = []
         self.clients: list[Any] = []
         self.at_once = self.most_at_once = 0
@@ -39,7 +44,10 @@ class Trainer:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            await asyncio.sleep(0.01)
+            if self.at_once == self.together:
+                self.gathered.set()
+            await self.gathered.wait()
+            await asyncio.sleep(0.01)  # time for one too many to come in
             if self.gate is not None:
                 await self.gate.wait()
             if name in self.fails:
@@ -97,7 +105,7 @@ def test_a_client_that_a_config_brings_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("places", [1, 2, 3])
 def test_no_more_run_at_a_time_than_there_are_places(tmp_path, places):
-    trainer = Trainer()
+    trainer = Trainer(together=places)
 
     run(tmp_path, trainer, side_by_side=places)
 
@@ -253,3 +261,29 @@ def test_a_page_that_cannot_be_made_does_not_end_a_sweep(tmp_path, monkeypatch, 
 
     assert run(tmp_path, Trainer()).failed == []
     assert "no page" in caplog.text
+
+
+def test_two_processes_do_not_run_the_same_sweep(tmp_path):
+    claim = tmp_path / "sweep" / "running.pid"
+    claim.parent.mkdir()
+    claim.write_text(str(os.getppid()))
+
+    with pytest.raises(ConfigurationError, match=f"process {os.getppid()} is running"):
+        run(tmp_path, Trainer())
+    claim.write_text("999999999")  # no process has this number any more
+
+    assert run(tmp_path, Trainer()).failed == []
+    assert not claim.exists()
+
+
+def test_an_unfinished_sweep_of_the_same_configurations_can_be_found_again(tmp_path):
+    chosen = configurations(tmp_path)
+    assert not sweep.can_go_on(tmp_path / "sweep", chosen)
+
+    run(tmp_path, Trainer(fails={"b"}))
+    assert sweep.can_go_on(tmp_path / "sweep", chosen)
+    assert not sweep.can_go_on(tmp_path / "sweep", chosen[:2])
+    assert not sweep.can_go_on(tmp_path / "sweep", configurations(tmp_path, base_url="http://else"))
+
+    run(tmp_path, Trainer())
+    assert not sweep.can_go_on(tmp_path / "sweep", chosen)

@@ -20,6 +20,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,14 @@ from mint.recipe.pages.rendering import write
 from mint.recipe.pages.sweep_page import sweep_page
 from mint.recipe.service import Service
 from mint.recipe.stores.checkpoints import load_checkpoints_file
-from mint.recipe.stores.described import described
+from mint.recipe.stores.jsonable import jsonable
 from mint.recipe.stores.sweep_record import (
     Entry,
     Setting,
     State,
     SweepRecord,
+    claimed,
+    holder_of,
     read_record,
     write_record,
 )
@@ -78,8 +81,8 @@ class SweepReport:
         return [one for one in self.entries if one.state is State.failed]
 
 
-def grid(**axes: Sequence[Setting]) -> list[dict[str, Setting]]:
-    """Every combination, the last axis going round fastest."""
+def grid(**axes: Sequence[Setting]) -> list[dict[str, Any]]:
+    """Every combination, the last axis going round fastest. Values are as they were given."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
@@ -106,32 +109,53 @@ async def run(
 
     Raises:
         ConfigurationError: names or log folders that are not unique, or a name whose config is
-            another one than in the sweep that the folder holds.
+            another one than in the sweep that the folder holds; or another process runs it.
     """
     if side_by_side < 1:
         raise ConfigurationError(f"side_by_side={side_by_side}: give 1 or more.")
-    progress = _Progress.open(Path(folder), title, configurations, on_change)
-    waiting = [one for one in configurations if not progress.skips(one)]
-    train = train or _rl_main()
-    clients = await _shared_clients(waiting, service_client)
-    await progress.show()
-    places = asyncio.Semaphore(side_by_side)
-
-    async def run_one(one: Configuration) -> None:
-        async with places:
-            await progress.change(one, State.running)
-            try:
-                await train(config=_with_client(one.config, clients))
-            except Exception as error:  # noted; the others go on
-                _log.error("configuration %s failed", one.name, exc_info=error)
-                await progress.change(one, State.failed, _in_a_line(error))
-            else:
-                await progress.change(one, State.finished)
-
-    async with asyncio.TaskGroup() as tasks:
-        for one in waiting:
-            tasks.create_task(run_one(one))
+    _check_unique(configurations)
+    with claimed(Path(folder)):
+        progress = _Progress.open(Path(folder), title, configurations, on_change)
+        waiting = [one for one in configurations if not progress.skips(one)]
+        train = train or _rl_main()
+        clients = await _shared_clients(waiting, service_client)
+        await progress.show()
+        places = asyncio.Semaphore(side_by_side)
+        async with asyncio.TaskGroup() as tasks:
+            for one in waiting:
+                training = partial(train, config=_with_client(one.config, clients))
+                tasks.create_task(_run_one(one, training, places, progress))
     return progress.report(configurations)
+
+
+async def _run_one(
+    one: Configuration,
+    train: Callable[[], Awaitable[object]],
+    places: asyncio.Semaphore,
+    progress: "_Progress",
+) -> None:
+    async with places:
+        await progress.change(one, State.running)
+        try:
+            await train()
+        except Exception as error:  # noted; the others go on
+            _log.error("configuration %s failed", one.name, exc_info=error)
+            await progress.change(one, State.failed, _in_a_line(error))
+        else:
+            await progress.change(one, State.finished)
+
+
+def can_go_on(folder: str | Path, configurations: Sequence[Configuration]) -> bool:
+    """Whether a folder holds a sweep of just these configurations that nobody finishes.
+
+    For scripts that make a new folder for each sweep, and want an interrupted one taken up again.
+    """
+    record = read_record(Path(folder))
+    if record is None or holder_of(Path(folder)) is not None:
+        return False
+    found = {one.name: one.fingerprint for one in record.entries}
+    asked = {one.name: fingerprint(one.config) for one in configurations}
+    return found == asked and any(one.state is not State.finished for one in record.entries)
 
 
 def is_finished(log_path: str) -> bool:
@@ -144,7 +168,7 @@ def fingerprint(config: Any) -> str:
 
     Fields that cannot be written as JSON count by their repr, less the address in it.
     """
-    fields = described(config)
+    fields = jsonable(config)
     if isinstance(fields, dict):
         fields = {name: value for name, value in fields.items() if name not in _NOT_THE_RUN}
     text = re.sub(r" at 0x[0-9a-fA-F]+", "", json.dumps(fields, sort_keys=True))
@@ -174,7 +198,6 @@ class _Progress:
         configurations: Sequence[Configuration],
         on_change: Callable[[Configuration, Entry], None] | None,
     ) -> "_Progress":
-        _check_unique(configurations)
         record = read_record(folder) or SweepRecord(title)
         entries = [_entry_of(one, record.find(one.name), folder) for one in configurations]
         return cls(folder, record.with_entries(entries), on_change)

@@ -24,7 +24,7 @@ def test_configurations_are_compared(tmp_path):
 
     page = sweep_page(SweepRecord("Grid", entries))
 
-    text = " ".join("".join(Tags(page).text).split())
+    text = " ".join(" ".join(Tags(page).text).split())
     assert "2 of 4" in text
     assert "Best mean reward, last step 0.750 high" in text
     assert "kl 0.0 1 0.250 kl 0.02 1 0.750" in text  # temp has one value among those with a reward

@@ -2,16 +2,18 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from mint.recipe.exceptions import DataFormatError
+from mint.recipe.exceptions import ConfigurationError, DataFormatError
 
 SCHEMA_VERSION = 1
 FILE = "sweep.json"
+_CLAIM = "running.pid"
 
 Setting = str | int | float | bool | None
 """A value of one axis of a grid."""
@@ -90,6 +92,50 @@ def write_record(folder: Path, record: SweepRecord) -> None:
     unfinished = folder / f".{FILE}.{os.getpid()}"
     unfinished.write_text(json.dumps(content, indent=1), encoding="utf-8")
     unfinished.replace(folder / FILE)
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Hold a sweep folder for this process: two that run the same configurations would write into
+    the same run folders.
+
+    Raises:
+        ConfigurationError: another process holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    claim = folder / _CLAIM
+    while True:
+        try:
+            with claim.open("x") as file:
+                file.write(str(os.getpid()))
+            break
+        except FileExistsError:
+            holder = holder_of(folder)
+            if holder is not None:
+                raise ConfigurationError(
+                    f"process {holder} is running the sweep in {folder}. Wait for it, give this "
+                    f"sweep another folder, or, if that process is something else, remove {claim}."
+                ) from None
+            claim.unlink(missing_ok=True)  # left by a process that was killed
+    try:
+        yield
+    finally:
+        claim.unlink(missing_ok=True)
+
+
+def holder_of(folder: Path) -> int | None:
+    """The living process that holds a sweep folder, or None."""
+    try:
+        process = int((folder / _CLAIM).read_text())
+    except (OSError, ValueError):
+        return None
+    try:
+        os.kill(process, 0)
+    except PermissionError:
+        pass  # alive, and another user's
+    except OSError:
+        return None
+    return process
 
 
 def _entry_from(found: Mapping[str, Any]) -> Entry:
