@@ -1,4 +1,5 @@
-"""mint doctor: what is installed, whether a server answers, and whether its numbers agree."""
+"""mint doctor: what is installed, whether a server answers, and whether its numbers agree; or what
+a training run had to learn from."""
 
 import json
 import os
@@ -7,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +19,7 @@ from mint.core.errors import ConfigError, MintError
 if TYPE_CHECKING:
     from mint.cli.parity import Parity
     from mint.client.settings import ClientSettings
+    from mint.recipe.rl.run_health import RunHealth
 
 _PACKAGES = ("mint-rl", "tinker", "torch", "transformers")
 _LITTLE_DISK = 2 * 2**30
@@ -33,19 +36,35 @@ class Finding:
 
 
 @click.command()
+@click.argument("run_folder", required=False, type=click.Path(path_type=Path))
 @click.option("--parity", is_flag=True, help="Compare the served model's trainer and sampler.")
 @click.option("--model", metavar="NAME", help="For --parity.  [default: the server's one model]")
 @click.option("--checkpoint", metavar="PATH", help="For --parity: saved weights to compare with.")
 @click.option("--base-url", metavar="URL", help="The server.  [default: as for the SDK]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, for scripts.")
 def doctor(
-    parity: bool, model: str | None, checkpoint: str | None, base_url: str | None, as_json: bool
+    run_folder: Path | None,
+    parity: bool,
+    model: str | None,
+    checkpoint: str | None,
+    base_url: str | None,
+    as_json: bool,
 ) -> None:
     """Check the installation and the server; with --parity, the server's numbers too.
 
     --parity makes a small adapter (or takes a checkpoint), draws tokens from it, and has them
-    scored again by the training pass and as a prompt. Exit status 1 says that something is wrong.
+    scored again by the training pass and as a prompt.
+
+    With the log folder of a training run: what its steps had to learn from, and what to change.
+    Nothing else is looked at then.
+
+    Exit status 1 says that something is wrong.
     """
+    if run_folder is not None:
+        if parity or model or checkpoint or base_url:
+            raise click.UsageError("A run folder is examined alone: leave the other options out.")
+        _examine(run_folder, as_json)
+        return
     if (model or checkpoint) and not parity:
         raise click.UsageError("--model and --checkpoint are for --parity.")
     hush_libraries()
@@ -63,6 +82,33 @@ def doctor(
         click.echo("\n".join([*_lines(findings), *(_parity_lines(compared) if compared else ())]))
     if not good:
         raise SystemExit(1)
+
+
+def _examine(run_folder: Path, as_json: bool) -> None:
+    from mint.recipe.rl.run_health import examine_run
+
+    with plain_failures():
+        health = examine_run(run_folder)
+    shown = json.dumps(_as_dict(health)) if as_json else "\n".join(_health_lines(health))
+    click.echo(shown)
+    if not health.is_healthy:
+        raise SystemExit(1)
+
+
+def _health_lines(health: "RunHealth") -> Iterator[str]:
+    yield from health.lines()
+    if health.steps:
+        rows = [(what, f"{mean:.0%}", f"{last:.0%}") for what, mean, last in health.shares()]
+        yield ""
+        yield table(("SHARE OF", "IN ALL STEPS", "IN THE LAST"), rows)
+
+
+def _as_dict(health: "RunHealth") -> dict[str, Any]:
+    return {
+        "ok": health.is_healthy,
+        "lines": health.lines(),
+        "steps": [{"step": one.step, **one.health.metrics()} for one in health.steps],
+    }
 
 
 def _findings(config: "ClientSettings") -> Iterator[Finding]:
