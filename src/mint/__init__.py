@@ -193,6 +193,9 @@ _OURS = {
 }
 """Names that are not upstream's, or replace it."""
 
+_ROOMS = ("completers", "recipe", "renderers")
+"""Modules of ours that `import mint` alone makes reachable."""
+
 __all__ = [  # upstream's, and ours
     "APIConnectionError",
     "APIError",
@@ -265,6 +268,8 @@ def __getattr__(name: str) -> Any:
         value = import_module("importlib.metadata").version("mint-rl")
     elif name == "types":
         value = import_module("mint.types")
+    elif name in _ROOMS:
+        value = import_module(f"mint.{name}")
     elif name in _OURS:
         value = getattr(import_module(_OURS[name]), name)
     elif name in __all__:
@@ -276,4 +281,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_ROOMS})

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from mint.client.connect import Connection
+from mint.client import local_server, settings
+from mint.client.connect import Connection, connect
 from mint.core.errors import ConfigError, ServerFaultError
 
 if TYPE_CHECKING:
@@ -39,6 +40,34 @@ class TokenizerFile:
     name: str
     size_bytes: int
     sha256: str
+
+
+def tokenizer_folder(model: str) -> Path | None:
+    """A local folder with the tokenizer and config.json of a base model, from the server that the
+    settings mean, without a client of it.
+
+    The embedded server is asked if it runs. It is started for a model that it is set up with, and
+    for no other: whoever only wants to read a tokenizer may want no server.
+
+    Returns:
+        None if there is no server to ask, or it is not one of ours.
+
+    Raises:
+        ServerFaultError: it cannot be reached, or does not have this model.
+        ConfigError: the settings contradict each other.
+    """
+    config = settings.read()
+    if config.base_url is None and not _embedded_may_know(model, config.embedded):
+        return None
+    return folder_for(connect(config), model, config.embedded.home)
+
+
+def _embedded_may_know(model: str, local: settings.EmbeddedSettings) -> bool:
+    if not local.enabled:
+        return False
+    server = local_server.recorded(local.home)
+    running = server is not None and local_server.is_alive(server.pid)
+    return running or model in {entry.partition("=")[0] for entry in local.models}
 
 
 def folder_for(connection: Connection, model: str, home: Path) -> Path | None:

@@ -1,5 +1,8 @@
 """Our additions to upstream's names: errors, settings, and operations of our own."""
 
+from importlib import import_module
+from typing import Any
+
 from mint.client.extensions import InterpolatedCheckpoint as InterpolatedCheckpoint
 from mint.client.extensions import ReverseKLDatum as ReverseKLDatum
 from mint.client.extensions import forward_backward_reverse_kl as forward_backward_reverse_kl
@@ -10,8 +13,15 @@ from mint.client.extensions import interpolate_checkpoints as interpolate_checkp
 from mint.client.extensions import interpolate_checkpoints_async as interpolate_checkpoints_async
 from mint.client.settings import ClientSettings as ClientSettings
 from mint.client.settings import EmbeddedSettings as EmbeddedSettings
+from mint.client.tokenizer import tokenizer_folder as tokenizer_folder
 from mint.core.errors import ConfigError as ConfigError
 from mint.core.errors import MintError as MintError
 from mint.core.errors import ServerFaultError as ServerFaultError
 from mint.core.errors import UnsupportedError as UnsupportedError
 from mint.core.errors import UserError as UserError
+
+
+def __getattr__(name: str) -> Any:
+    if name != "renderers":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module("mint.mint.renderers")  # light until then: recipes are another room

@@ -48,11 +48,6 @@ _MODULES = (
 _LATER = ("preference", "distillation")
 """Rooms of the plan that this release does not have."""
 
-__all__ = [
-    *_NAMES,
-    *_MODULES,
-]
-
 
 def __getattr__(name: str) -> Any:
     if name in _NAMES:
