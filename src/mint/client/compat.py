@@ -411,6 +411,11 @@ class ServiceClient(tinker.ServiceClient):
     def _rest_client(self) -> RestClient:
         return RestClient(self._get_rest_holder())
 
+    def create_rest_client(self) -> RestClient:
+        """A RestClient for the same server, with the same key. Upstream's warns that one may make a
+        RestClient oneself; but that asks for the key again, which only this client may have."""
+        return self._rest_client()
+
     if TYPE_CHECKING:  # upstream's methods end in those above; only what they return is ours
 
         def create_lora_training_client(
@@ -478,8 +483,6 @@ class ServiceClient(tinker.ServiceClient):
             retry_config: RetryConfig | None = None,
             record_stability_info: bool = False,
         ) -> SamplingClient: ...
-
-        def create_rest_client(self) -> RestClient: ...
 
 
 # ------------------------------------------------------- operations of our own

@@ -42,11 +42,9 @@ async def resolved(value: Any) -> Any:
 
 
 def _plain_future(value: Any) -> Future[Any] | None:
-    """The concurrent future that a promise is or stands for, if there is one."""
-    if isinstance(value, Future):
-        return value
-    behind = getattr(value, "future", None)
-    pending = behind() if inspect.ismethod(behind) else None
+    """The concurrent future that a promise stands for or is, if there is one."""
+    behind = getattr(value, "future", None)  # first: some are a future themselves, and warn if used
+    pending = behind() if inspect.ismethod(behind) else value
     return pending if isinstance(pending, Future) else None
 
 

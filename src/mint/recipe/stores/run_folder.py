@@ -18,6 +18,7 @@ from typing import Any
 
 from mint.recipe.stores.json_lines import append_line, append_lines, read_lines
 from mint.recipe.stores.jsonable import jsonable
+from mint.recipe.stores.span_chart import write_span_chart
 from mint.recipe.stores.timing import StepTimes
 
 
@@ -92,6 +93,10 @@ class RunFolder:
         )
         if trace:
             append_lines(self.path / "trace_events.jsonl", times.trace_events(step))
+
+    def write_span_chart(self, step: int, times: StepTimes) -> None:
+        """Draw the spans of a step: timing_gantt_<step>.html."""
+        write_span_chart(self.path, step, times)
 
 
 def iteration_folder(folder: Path, number: int) -> Path:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any
 
 
@@ -56,22 +57,32 @@ class StepTimes:
         found["time/total"] = running if self._total_s is None else self._total_s
         return found
 
-    def trace_events(self, step: int) -> list[dict[str, Any]]:
-        """The spans as complete events of the trace event format, in microseconds; each overlapping
-        span has a row of its own."""
-        rows: list[float] = []  # when each row is free
-        events: list[dict[str, Any]] = []
+    def rows(self) -> list[list[Span]]:
+        """The spans in rows, so that none overlaps another of its row: as few rows as there are
+        spans at once."""
+        free: list[tuple[float, int]] = []  # a heap of (when a row is free, which)
+        rows: list[list[Span]] = []
         for each in sorted(self.spans, key=lambda span: span.start_s):
-            row = next((i for i, free in enumerate(rows) if free <= each.start_s), len(rows))
-            rows[row : row + 1] = [each.start_s + each.duration_s]
-            events.append(
-                {
-                    "name": each.name, "ph": "X", "pid": os.getpid(), "tid": row,
-                    "ts": (self.began_at + each.start_s) * 1e6, "dur": each.duration_s * 1e6,
-                    "args": {"step": step},
-                }
-            )  # fmt: skip
-        return events
+            if free and free[0][0] <= each.start_s:
+                row = heappop(free)[1]
+            else:
+                row = len(rows)
+                rows.append([])
+            rows[row].append(each)
+            heappush(free, (each.start_s + each.duration_s, row))
+        return rows
+
+    def trace_events(self, step: int) -> list[dict[str, Any]]:
+        """The spans as complete events of the trace event format, in microseconds."""
+        return [
+            {
+                "name": each.name, "ph": "X", "pid": os.getpid(), "tid": number,
+                "ts": (self.began_at + each.start_s) * 1e6, "dur": each.duration_s * 1e6,
+                "args": {"step": step},
+            }
+            for number, row in enumerate(self.rows())
+            for each in row
+        ]  # fmt: skip
 
 
 def _summary(key: str, durations: list[float]) -> dict[str, float]:
