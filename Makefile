@@ -9,8 +9,11 @@ BIN    := $(VENV)/bin
 # More arguments for pip, such as an index of your own. On Linux, pip takes the CPU build of torch
 # only from an index that has it; elsewhere the plain one is the CPU build.
 PIP_ARGS ?=
-# Arguments for the tests: make test PYTEST_ARGS="tests/core -x"
+# Arguments for the tests: make test PYTEST_ARGS="tests/core -x". With -n 0 all of it runs in one
+# process, as a debugger wants it.
 PYTEST_ARGS ?=
+# Tests run in a process a core (tests/conftest.py), each file in one of them, in the order given.
+SPREAD := -n auto --dist loadfile --no-loadscope-reorder
 # Arguments for the SDK scripts: make test-sdks SDKS_ARGS="--versions 0.38.0 --scripts sample_stop"
 SDKS_ARGS ?=
 
@@ -55,17 +58,17 @@ quickstart: $(READY)  ## train a real model on this machine and watch its reward
 	 $(BIN)/python quickstart/custom_reward.py
 
 test: $(READY)  ## the default tests: no network, no GPU
-	@$(BIN)/python -m pytest -m "not slow and not gpu and not postgres" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not slow and not gpu and not postgres" $(SPREAD) $(PYTEST_ARGS)
 
 test-slow: $(READY)  ## the tests that take minutes
-	@$(BIN)/python -m pytest -m "slow and not gpu and not postgres" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "slow and not gpu and not postgres" $(SPREAD) $(PYTEST_ARGS)
 
 test-postgres: $(READY)  ## the tests of everything that touches PostgreSQL, on a server of their own
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
 	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing PostgreSQL" && \
 	    apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
 	  { echo "PostgreSQL is not installed here. On Debian: apt-get install postgresql" >&2; exit 1; }
-	@$(BIN)/python -m pytest -m postgres $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m postgres $(SPREAD) $(PYTEST_ARGS)
 
 # One environment a version, below build/sdks (a minute or two, once).
 test-sdks: $(READY)  ## scripts of five versions of the tinker SDK, all at once against one server

@@ -13,8 +13,9 @@ from tests.torch_engine.test_adapter_import import written_by_peft
 import mint
 from mint import types
 from mint.cli.main import main
+from mint.client.settings import EMBEDDED_MODEL as MODEL
 from mint.testing import tiny_model
-from mint.testing.service import LocalService, local_service
+from mint.testing.service import LocalService
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # peft's remarks on tied heads
 
@@ -45,20 +46,19 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    folder = tmp_path_factory.mktemp("service")
-    with local_service(folder) as service, pytest.MonkeyPatch.context() as patch:
+def desk(shared_service: LocalService) -> Iterator[Desk]:
+    with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
             if name.startswith(("MINT_", "TINKER_")):
                 patch.delenv(name)
         patch.setenv("TINKER_TELEMETRY", "0")
-        for name, value in service.environment().items():
+        for name, value in shared_service.environment().items():
             patch.setenv(name, value)
 
         def run(*arguments: object) -> Result:
             return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
-        yield Desk(service, folder / "models" / "tiny", run)
+        yield Desk(shared_service, shared_service.data.parent / "models" / "tiny", run)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def adapter(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def imported(desk: Desk, adapter: Path) -> str:
-    done = desk.run("import", adapter, "--base-model", "tiny", "--base", desk.base)
+    done = desk.run("import", adapter, "--base-model", MODEL, "--base", desk.base)
     assert done.exit_code == 0, done.output
     assert "verified: logprobs of" in done.stderr
     return done.stdout.strip()
@@ -94,7 +94,7 @@ def test_an_imported_adapter_can_be_sampled_and_trained_on(desk, imported):
 @pytest.mark.parametrize("switches", [{"train_mlp": False}, {}])
 def test_older_clients_make_a_model_first_and_load_the_adapter_into_it(desk, imported, switches):
     with desk.client() as service:
-        training = service.create_lora_training_client("tiny", rank=4, **switches).result()
+        training = service.create_lora_training_client(MODEL, rank=4, **switches).result()
         training.load_state(imported).result()
         ours = training.save_weights_and_get_sampling_client().result()
         theirs = service.create_sampling_client(model_path=imported).result()
@@ -109,7 +109,7 @@ def test_a_merged_model_is_verified_and_says_what_it_is(desk, imported, tmp_path
 
     assert done.exit_code == 0, done.output
     note = json.loads((out / "export.json").read_text())
-    assert (note["checkpoint"], note["base_model"]) == (imported, "tiny")
+    assert (note["checkpoint"], note["base_model"]) == (imported, MODEL)
     verified = note["verification"]
     assert verified["max_gap"] < 1e-4 < 1e-2 < verified["adapter_moves_by"]
     for name, stamp in note["files"].items():
@@ -134,7 +134,7 @@ def test_what_does_not_compute_the_same_is_removed_again(desk, adapter, imported
     assert (refused.exit_code, "differ by up to" in refused.stderr) == (1, True)
     assert [path.name for path in tmp_path.iterdir()] == ["models"]
 
-    refused = desk.run("import", adapter, "--base-model", "tiny", "--base", other)
+    refused = desk.run("import", adapter, "--base-model", MODEL, "--base", other)
     assert refused.exit_code == 1
     assert desk.paths() == before
 
@@ -142,7 +142,7 @@ def test_what_does_not_compute_the_same_is_removed_again(desk, adapter, imported
 def test_a_merge_whose_rounding_hides_the_adapter_is_refused(desk, tmp_path):
     faint = written_by_peft(desk.base, tmp_path / "faint", r=1, lora_alpha=1e-3,
                             target_modules=["q_proj"])  # fmt: skip
-    path = desk.run("import", faint, "--base-model", "tiny", "--base", desk.base).stdout.strip()
+    path = desk.run("import", faint, "--base-model", MODEL, "--base", desk.base).stdout.strip()
 
     refused = desk.run(
         "export", path, tmp_path / "out", "--merged", "--dtype", "bfloat16", "--base", desk.base
@@ -158,7 +158,7 @@ def test_a_lora_of_another_kind_is_refused_before_anything_is_sent(desk, tmp_pat
                            target_modules=["q_proj"])  # fmt: skip
     before = desk.paths()
 
-    refused = desk.run("import", dora, "--base-model", "tiny", "--base", desk.base)
+    refused = desk.run("import", dora, "--base-model", MODEL, "--base", desk.base)
 
     assert (refused.exit_code, "use_dora" in refused.stderr) == (1, True)
     assert desk.paths() == before
@@ -168,7 +168,7 @@ def test_the_server_refuses_an_adapter_of_another_model_by_the_tensors_name(desk
     wide = tiny_model(tmp_path / "models", "wide", hidden=16).folder
     adapter = written_by_peft(wide, tmp_path / "wide", r=2, lora_alpha=4,
                               target_modules=["q_proj"])  # fmt: skip
-    refused = desk.run("import", adapter, "--base-model", "tiny", "--no-verify")
+    refused = desk.run("import", adapter, "--base-model", MODEL, "--no-verify")
 
     assert refused.exit_code == 1
     assert "q_proj.lora_A.weight has shape [2, 16]" in refused.stderr
@@ -182,7 +182,7 @@ def test_a_training_checkpoint_comes_back_with_its_optimizer(desk, tmp_path):
         training.optim_step(types.AdamParams(learning_rate=1e-2)).result()
 
     with desk.client() as service:
-        first = service.create_lora_training_client("tiny", rank=4, seed=1).result()
+        first = service.create_lora_training_client(MODEL, rank=4, seed=1).result()
         step(first)
         saved = first.save_state("one").result().path
         assert desk.run("checkpoints", "download", saved, tmp_path / "one").exit_code == 0
@@ -210,7 +210,7 @@ def test_a_file_that_was_changed_on_the_way_is_not_taken_for_a_checkpoint(desk, 
 
 
 def test_a_checkpoint_is_listed_shown_and_deleted_by_its_short_id(desk, adapter):
-    path = desk.run("import", adapter, "--base-model", "tiny", "--name", "gone", "--no-verify")
+    path = desk.run("import", adapter, "--base-model", MODEL, "--name", "gone", "--no-verify")
     listed = desk.run("checkpoints", "list").stdout.splitlines()
     [row] = [line for line in listed if line.endswith("/gone")]
     short = row.split()[0]

@@ -9,13 +9,7 @@ from click.testing import CliRunner
 import mint
 from mint.cli.main import main
 from mint.cli.parity import Gap, Parity, _datum
-from mint.testing import LocalService, local_service
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with local_service(tmp_path_factory.mktemp("doctor")) as running:
-        yield running
+from mint.testing import LocalService
 
 
 def asked(service: LocalService, *arguments: str):
@@ -24,19 +18,19 @@ def asked(service: LocalService, *arguments: str):
     return CliRunner().invoke(main, ["doctor", *arguments], env=environment)
 
 
-def test_it_says_what_is_installed_and_what_the_server_computes_with(service):
-    shown = asked(service)
+def test_it_says_what_is_installed_and_what_the_server_computes_with(shared_service):
+    shown = asked(shared_service)
 
     assert shown.exit_code == 0, shown.output
     lines = {line.split()[1]: line for line in shown.output.splitlines()}
-    assert f"ok   server    {service.url} answers: mint " in lines["server"]
+    assert f"ok   server    {shared_service.url} answers: mint " in lines["server"]
     assert "ok   compute   cpu, float32, 1 CPU threads; memory " in lines["compute"]
-    assert lines["models"].endswith("tiny")
+    assert lines["models"].endswith(shared_service.model)
     assert "tinker " in lines["versions"]
 
 
-def test_parity_of_a_new_adapter(service):
-    told: dict[str, Any] = json.loads(asked(service, "--parity", "--json").stdout)
+def test_parity_of_a_new_adapter(shared_service):
+    told: dict[str, Any] = json.loads(asked(shared_service, "--parity", "--json").stdout)
     parity = told["parity"]
 
     assert told["ok"]
@@ -49,17 +43,17 @@ def test_parity_of_a_new_adapter(service):
     assert parity["adapter_moves_by"] > 1e-2
 
 
-def test_parity_of_a_saved_checkpoint_and_of_one_that_does_nothing(service):
-    with mint.ServiceClient(base_url=service.url, api_key=service.key) as client:
-        training = client.create_lora_training_client("tiny", rank=4).result()
+def test_parity_of_a_saved_checkpoint_and_of_one_that_does_nothing(shared_service):
+    with mint.ServiceClient(base_url=shared_service.url, api_key=shared_service.key) as client:
+        training = client.create_lora_training_client(shared_service.model, rank=4).result()
         new = training.save_state("new").result().path
         data = [_datum([1, 2, 3, 4, 5])]
         training.forward_backward(data, "cross_entropy").result()
         training.optim_step(mint.AdamParams(learning_rate=0.05)).result()
         trained = training.save_state("trained").result().path
 
-    good = asked(service, "--parity", "--checkpoint", trained)
-    idle = asked(service, "--parity", "--checkpoint", new)
+    good = asked(shared_service, "--parity", "--checkpoint", trained)
+    idle = asked(shared_service, "--parity", "--checkpoint", new)
 
     assert good.exit_code == 0, good.output
     assert f"parity of {trained}, gaps in nats:" in good.output

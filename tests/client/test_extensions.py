@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +11,7 @@ import tinker
 import mint
 from mint import types
 from mint.client import extensions
+from mint.client.settings import EMBEDDED_MODEL as MODEL
 from mint.mint import (
     ReverseKLDatum,
     forward_backward_reverse_kl,
@@ -19,16 +19,15 @@ from mint.mint import (
     interpolate_checkpoints,
     interpolate_checkpoints_async,
 )
-from mint.testing import LocalService, local_service
+from mint.testing import LocalService
 
 PROMPT, HINT, REST = [1, 2, 3], [9, 8, 7, 6], [10, 11, 12, 13]
 STEP = types.AdamParams(learning_rate=0.01)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
-    with local_service(tmp_path_factory.mktemp("own")) as running:
-        yield running
+def server(shared_service: LocalService) -> LocalService:
+    return shared_service
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +116,7 @@ def test_a_mistake_is_told_by_the_future_and_holds_the_step_back(
 
 def test_no_data_is_refused_at_once(training: mint.TrainingClient):
     with pytest.raises(mint.MintError, match="data is empty"):
-        forward_backward_reverse_kl(training, reference_model_path="tiny", data=[])
+        forward_backward_reverse_kl(training, reference_model_path=MODEL, data=[])
 
 
 @pytest.mark.parametrize(
@@ -144,7 +143,7 @@ def test_what_is_no_token_or_no_number_is_refused_before_anything_is_sent(
     )
 
     with pytest.raises(mint.MintError, match=says):
-        forward_backward_reverse_kl(training, reference_model_path="tiny", data=[datum(), bad])
+        forward_backward_reverse_kl(training, reference_model_path=MODEL, data=[datum(), bad])
 
     assert not sent
 
@@ -155,7 +154,7 @@ def test_a_temperature_that_is_no_number_is_refused_at_once(
 ):
     with pytest.raises(mint.MintError, match=r"temperature=.*give a finite number"):
         forward_backward_reverse_kl(
-            training, reference_model_path="tiny", data=[datum()], temperature=temperature
+            training, reference_model_path=MODEL, data=[datum()], temperature=temperature
         )
 
 

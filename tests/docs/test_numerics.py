@@ -48,9 +48,9 @@ def test_both_pages_name_the_same_tests_for_as_many_statements():
 
 
 def default_run() -> list[str]:
-    """Arguments of pytest in `make test`."""
+    """What `make test` tells pytest to choose; how it spreads that over processes does not matter."""
     makefile = (ROOT / "Makefile").read_text()
-    found = re.search(r"^test:.*\n\t@\$\(BIN\)/python -m pytest (.*) \$\(", makefile, re.MULTILINE)
+    found = re.search(r"^test:.*\n\t@\$\(BIN\)/python -m pytest (.*?) \$\(", makefile, re.MULTILINE)
     assert found, "the Makefile's verb `test` has changed its form"
     return shlex.split(found[1])
 

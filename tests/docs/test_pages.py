@@ -27,14 +27,14 @@ MAKE_VERBS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=str)
 def test_the_python_on_a_page_runs_from_top_to_bottom(
-    page: Path, service: LocalService, tmp_path: Path
+    page: Path, shared_service: LocalService, tmp_path: Path
 ):
     script = tmp_path / page.with_suffix(".py").name
     script.write_text(as_script(page))
 
     ran = subprocess.run(
         [sys.executable, str(script)],
-        env=service.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=200,
+        env=shared_service.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=200,
         check=False,
     )  # fmt: skip
 

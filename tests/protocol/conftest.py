@@ -6,15 +6,16 @@ from collections.abc import Iterator
 import pytest
 import tinker
 
-from mint.testing import LocalService, local_service
+from mint.client.settings import EMBEDDED_MODEL
+from mint.testing import LocalService
 
-MODEL = "tiny/llama"
+MODEL = EMBEDDED_MODEL
+"""A tiny model of that name."""
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
-    with local_service(tmp_path_factory.mktemp("protocol"), model=MODEL) as running:
-        yield running
+def server(shared_service: LocalService) -> LocalService:
+    return shared_service
 
 
 @pytest.fixture(scope="session")

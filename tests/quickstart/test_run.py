@@ -36,9 +36,9 @@ def quickstart(environment: Mapping[str, str], folder: Path) -> subprocess.Compl
 
 @pytest.fixture(scope="module")
 def finished(
-    service: LocalService, tmp_path_factory: pytest.TempPathFactory
+    shared_service: LocalService, tmp_path_factory: pytest.TempPathFactory
 ) -> subprocess.CompletedProcess[str]:
-    return quickstart(service.environment(**SMALL), tmp_path_factory.mktemp("cwd"))
+    return quickstart(shared_service.environment(**SMALL), tmp_path_factory.mktemp("cwd"))
 
 
 def test_it_prints_a_line_a_step_and_the_saved_path(finished: subprocess.CompletedProcess[str]):
@@ -54,13 +54,13 @@ def test_it_prints_a_line_a_step_and_the_saved_path(finished: subprocess.Complet
 
 
 def test_the_command_it_prints_asks_the_trained_model(
-    finished: subprocess.CompletedProcess[str], service: LocalService, tmp_path: Path
+    finished: subprocess.CompletedProcess[str], shared_service: LocalService, tmp_path: Path
 ):
     command = next(line for line in finished.stdout.splitlines() if "mint sample" in line)
 
     answer = subprocess.run(
         ["bash", "-c", command.strip()],
-        env=service.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=100,
+        env=shared_service.environment(), cwd=tmp_path, capture_output=True, text=True, timeout=100,
         check=False,
     )  # fmt: skip
 
@@ -68,9 +68,9 @@ def test_the_command_it_prints_asks_the_trained_model(
 
 
 def test_the_same_seed_gives_the_same_curve(
-    finished: subprocess.CompletedProcess[str], service: LocalService, tmp_path: Path
+    finished: subprocess.CompletedProcess[str], shared_service: LocalService, tmp_path: Path
 ):
-    again = quickstart(service.environment(**SMALL), tmp_path)
+    again = quickstart(shared_service.environment(**SMALL), tmp_path)
 
     assert STEP.findall(again.stdout) == STEP.findall(finished.stdout) != []
 
@@ -84,18 +84,20 @@ def test_settings_come_from_a_dotenv_file_too(tmp_path: Path):
     assert "Cannot start: MINT_LORA_RANK='none'" in refused.stderr
 
 
-def test_a_key_the_server_does_not_know_is_exit_code_2(service: LocalService, tmp_path: Path):
-    refused = quickstart(service.environment(MINT_API_KEY="sk-wrong", **SMALL), tmp_path)
+def test_a_key_the_server_does_not_know_is_exit_code_2(
+    shared_service: LocalService, tmp_path: Path
+):
+    refused = quickstart(shared_service.environment(MINT_API_KEY="sk-wrong", **SMALL), tmp_path)
 
     assert refused.returncode == 2
     assert "refuses the API key" in refused.stderr
 
 
 def test_a_model_that_is_not_offered_is_exit_code_2_and_the_offer_is_shown(
-    service: LocalService, tmp_path: Path
+    shared_service: LocalService, tmp_path: Path
 ):
     refused = quickstart(
-        service.environment(**{**SMALL, "MINT_BASE_MODEL": "nobody/nothing"}), tmp_path
+        shared_service.environment(**{**SMALL, "MINT_BASE_MODEL": "nobody/nothing"}), tmp_path
     )
 
     assert refused.returncode == 2

@@ -1,9 +1,6 @@
 """Tiny real models, plain and behind our decoder."""
 
 import os
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
