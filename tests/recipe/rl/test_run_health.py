@@ -1,6 +1,8 @@
 """A run's folder tells what its steps had to learn from."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -138,3 +140,13 @@ def test_what_is_no_run_folder_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(DataFormatError, match=r"config\.json is no JSON"):
         examine_run(tmp_path)
+
+
+def test_looking_at_a_folder_loads_no_sdk(tmp_path):
+    script = (
+        "import sys; from mint.recipe.rl.run_health import examine_run; "
+        "examine_run(sys.argv[1]).lines(); print({'tinker', 'torch'} & set(sys.modules))"
+    )
+    arguments = [sys.executable, "-c", script, str(run(tmp_path, FINE))]
+
+    assert subprocess.run(arguments, capture_output=True, text=True).stdout.strip() == "set()"

@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mint.recipe.rl.advantages import has_equal_rewards
+from mint.recipe.rl.step_advice import GOOD_REWARD
 from mint.recipe.rl.types import (
     STOP_METRIC_PREFIX,
     Trajectory,
@@ -19,8 +20,6 @@ from mint.recipe.rl.types import (
     Transition,
 )
 
-GOOD_REWARD = 0.5
-"""A group whose members all got this much or more counts as solved."""
 MANY_DATUMS = 1.5
 """Datums per episode from which on history is read and trained on more than once."""
 

@@ -1,4 +1,4 @@
-"""The health of a whole run, read back from its folder."""
+"""The health of a whole run, read back from its folder. Needs no SDK: a folder can be anywhere."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mint.recipe.exceptions import DataFormatError
-from mint.recipe.rl.episode_metrics import GOOD_REWARD
+from mint.recipe.rl.step_advice import GOOD_REWARD
 from mint.recipe.rl.step_health import Cause, StepHealth
 from mint.recipe.stores.json_lines import read_lines
 

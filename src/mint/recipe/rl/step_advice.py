@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from mint.recipe.rl.episode_metrics import GOOD_REWARD
-
 if TYPE_CHECKING:
     from mint.recipe.rl.step_health import Cause, StepHealth
 
+GOOD_REWARD = 0.5
+"""A group whose members all got this much or more counts as solved."""
 LONGER_OR_SHORTER = "raise max_tokens or use a non-thinking renderer"
 
 
