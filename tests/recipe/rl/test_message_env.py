@@ -52,8 +52,10 @@ class Patient(Chat):
 
 
 def test_the_first_prompt_is_the_rendered_conversation_with_the_renderers_stop():
-    prompt, stop = run(wrapped(Chat()).initial_observation())
+    first = run(wrapped(Chat()).initial_observation())
 
+    assert isinstance(first, tuple)
+    prompt, stop = first
     assert shown(prompt) == HI
     assert stop == [END]
 
@@ -270,9 +272,10 @@ def test_the_last_step_may_return_anything(content: Any, messages: int, is_logge
 
 def test_a_conversation_in_parts_is_rendered_like_one_in_strings():
     opening: Any = [{"type": "text", "text": "hi"}]
-    prompt, _ = run(wrapped(Chat(opening=opening)).initial_observation())
+    first = run(wrapped(Chat(opening=opening)).initial_observation())
 
-    assert shown(prompt) == HI
+    assert isinstance(first, tuple)
+    assert shown(first[0]) == HI
 
 
 # ----------------------------------------------------------- longer prompts
@@ -290,9 +293,9 @@ class Bridges(Qwen3InstructRenderer):
         self.whole_renderings += 1
         return super().build_generation_prompt(messages, *rest, **named)
 
-    def bridge(self, previous: ModelInput, new_messages: Any, *rest: Any) -> ModelInput:
+    def bridge(self, previous: ModelInput, new_messages: Any, role: str = "") -> ModelInput:
         self.bridged.append(len(new_messages))
-        return super().bridge(previous, new_messages, *rest)
+        return super().bridge(previous, new_messages)
 
 
 ODD = [*TOKENIZER.encode("caf"), 0xC3, END]
@@ -357,7 +360,7 @@ def test_a_renderer_that_only_seems_to_extend_prompts_is_not_bridged():
 
 def test_a_renderer_that_cannot_bridge_renders_the_whole_conversation():
     class CannotBridge(Bridges):
-        def bridge(self, previous: ModelInput, new_messages: Any, *rest: Any) -> ModelInput:
+        def bridge(self, previous: ModelInput, new_messages: Any, role: str = "") -> ModelInput:
             raise NotImplementedError
 
     result = run(after(wrapped(Chat(turns=2), renderer=CannotBridge(TOKENIZER)), said("4")))
@@ -377,10 +380,9 @@ def test_an_env_that_returns_only_the_increment_is_told_once(caplog: pytest.LogC
             return MessageStepResult(0.0, False, [{"role": "user", "content": "lower"}])
 
     with caplog.at_level(logging.WARNING, "mint.recipe"):
-        for _ in range(3):
-            result = run(after(wrapped(Increment()), said("4")))
+        results = [run(after(wrapped(Increment()), said("4"))) for _ in range(3)]
 
-    assert shown(result.next_observation).startswith("<|im_start|>user\nlower")
+    assert shown(results[0].next_observation).startswith("<|im_start|>user\nlower")
     [hint] = caplog.messages
     assert "Increment.step returned 1 messages after a prompt of 2" in hint
 

@@ -102,6 +102,11 @@ class MinViableGroup(RolloutStrategy):
         floor = self.min_successful
         if floor is None:
             floor = math.ceil(0.75 * len(envs))
+        if floor > len(envs):
+            raise ConfigurationError(
+                f"min_successful={floor} can never be reached by a group of {len(envs)}. Lower it, "
+                "or leave it out for three quarters of the group."
+            )
         members = _Members(
             builder, list(envs), play, floor, self.max_retries, self.per_rollout_timeout
         )
@@ -135,10 +140,6 @@ class _Members:
         self.hopeful = len(self.envs)  # played, or still playing
         found = await run_together([self._member(index) for index in range(len(self.envs))])
         kept = [(env, one) for env, one in zip(self.envs, found, strict=True) if one is not None]
-        if len(kept) < self.floor:  # only a floor above the group's size comes here
-            raise ConfigurationError(
-                f"min_successful={self.floor} of a group of {len(self.envs)} can never be reached."
-            )
         return Played([one for _, one in kept], [env for env, _ in kept], self.errors)
 
     async def _member(self, index: int) -> Trajectory | None:
