@@ -351,13 +351,14 @@ def connect(settings: Settings) -> mint.ServiceClient:
     """
     print("Connecting to MinT server...")
     print(f"Endpoint: {os.environ.get('MINT_BASE_URL') or 'embedded, on this machine'}", flush=True)
-    service = mint.ServiceClient()
-    models = [one.model_name for one in service.get_server_capabilities().supported_models]
+    service = mint.ServiceClient()  # starts or joins the embedded server, if there is no other
+    offered = mint.RestClient().get_server_capabilities().result().supported_models
+    models = [str(one.model_name) for one in offered]
     print(f"Auth preflight: OK ({len(models)} supported models)", flush=True)
     if settings.base_model not in models:
         raise SetupError(
             f"MINT_BASE_MODEL={settings.base_model}: this server offers "
-            f"{', '.join(map(str, models)) or 'nothing'}."
+            f"{', '.join(models) or 'nothing'}."
         )
     return service
 
