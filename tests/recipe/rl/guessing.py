@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import chz
+from tests.recipe.fake_service import Answer, Call, FakeService
 from tinker import types
 
 from mint import ModelInput
@@ -25,7 +26,6 @@ from mint.recipe.rl.types import (
     RLDatasetBuilder,
     StepResult,
 )
-from tests.recipe.fake_service import Answer, Call, FakeService
 
 GOOD, BAD = 1, 2
 
@@ -71,7 +71,10 @@ class Batches(RLDataset):
     def __init__(self, batches: Sequence[Sequence[EnvGroupBuilder]]) -> None:
         self.batches = batches
 
-    def get_batch(self, batch_idx: int) -> Sequence[EnvGroupBuilder]:  # a user's own word for it
+    def get_batch(  # a user's own word for the index
+        self,
+        batch_idx: int,  # pyright: ignore[reportIncompatibleMethodOverride]
+    ) -> Sequence[EnvGroupBuilder]:
         return self.batches[batch_idx]
 
     def __len__(self) -> int:
@@ -99,7 +102,11 @@ def guesses(batches: int, groups: int = 2, **fields: Any) -> list[list[GuessGrou
 def alternating() -> Callable[[list[int], types.SamplingParams], Answer]:
     """A policy whose every other answer is good, so that each pair differs in reward."""
     numbers = count()
-    return lambda prompt, params: ([GOOD if next(numbers) % 2 == 0 else BAD, 0], [-0.5, -0.1], "stop")
+    return lambda prompt, params: (
+        [GOOD if next(numbers) % 2 == 0 else BAD, 0],
+        [-0.5, -0.1],
+        "stop",
+    )
 
 
 def always(token: int) -> Callable[[list[int], types.SamplingParams], Answer]:

@@ -58,7 +58,10 @@ ASYNC_CISPO = AsyncConfig(max_steps_off_policy=1, groups_per_batch=8, loss_fn="c
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"kl_penalty_coef": 0.02}, r"kl_reference_config=KLReferenceConfig\(base_model='test/tiny'"),
+        (
+            {"kl_penalty_coef": 0.02},
+            r"kl_reference_config=KLReferenceConfig\(base_model='test/tiny'",
+        ),
         ({"kl_penalty_coef": -0.1, "kl_reference_config": REFERENCE}, "kl_penalty_coef=-0.1"),
         ({"async_config": ASYNC, "stream_minibatch_config": STREAM}, "one schedule"),
         ({"stream_minibatch_config": STREAM, "num_substeps": 3}, r"3 \* 2 = 6"),

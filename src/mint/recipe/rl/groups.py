@@ -48,7 +48,7 @@ class Group:
     """How many of `data` come from each member."""
 
     def __post_init__(self) -> None:
-        self.tags = list(self.builder.logging_tags())
+        self.tags: Sequence[str] = list(self.builder.logging_tags())
 
     async def play(
         self,
@@ -79,32 +79,23 @@ class Group:
         self.seconds = time.perf_counter() - began
         return self
 
-    def assemble(self, include_provenance: bool) -> list[Datum]:
-        """Fill in advantages and datums, and return the datums."""
+    def assemble(self, *, drop_constant: bool, include_provenance: bool) -> "Group":
+        """Fill in advantages and datums, if it has been played.
+
+        Args:
+            drop_constant: leave it out if its members all have the same reward: there is nothing
+                to learn from it.
+
+        Raises:
+            DataValidationError: a reward is not finite.
+        """
         played = self.trajectory_group
-        assert played is not None, "a group without episodes gives no datums"
+        if played is None or (drop_constant and has_equal_rewards(played)):
+            return self
         [self.advantages_G] = advantages_of([played])
         self.data, origins = assemble_training_data(
             [played], [self.advantages_G], include_provenance
         )
         counts = Counter(origin["traj_idx"] for origin in origins)
         self.datums_G = [counts[member] for member in range(len(played.trajectories_G))]
-        return self.data
-
-
-def assemble_groups(
-    groups: Sequence[Group], *, drop_constant: bool, include_provenance: bool
-) -> list[Datum]:
-    """The datums of all groups that were played, in their order.
-
-    Args:
-        drop_constant: leave out groups whose members all have the same reward. If that is all of
-            them there is nothing to learn, and no datum.
-    """
-    data: list[Datum] = []
-    for group in groups:
-        if group.trajectory_group is None:
-            continue
-        if not (drop_constant and has_equal_rewards(group.trajectory_group)):
-            data.extend(group.assemble(include_provenance))
-    return data
+        return self

@@ -19,6 +19,13 @@ from mint.recipe.stores.transcripts import write_transcripts
 _log = logging.getLogger("mint.recipe.rl.train")
 
 
+class TokenIds:
+    """Stands in for a tokenizer in a transcript: shows the ids themselves."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(f"[{one}]" for one in ids)
+
+
 class Records:
     """The run folder as the loop writes it, and the progress a person sees.
 
@@ -26,7 +33,8 @@ class Records:
     one before, so a slow disk slows the run and does not fill the memory.
 
     Args:
-        tokenizer: finds the tokenizer that makes transcripts readable; asked once, in a thread.
+        tokenizer: finds the tokenizer that makes transcripts readable, or None; asked once, in a
+            thread.
     """
 
     def __init__(
@@ -75,12 +83,13 @@ class Records:
         self, split: str, step: int, groups: Sequence[Group], transcripts: int
     ) -> None:
         """Begin to write the episodes of `groups` that were played; the first few to be read."""
+        shown = min(transcripts, self._config.num_groups_to_log)
         played = [group for group in groups if group.trajectory_group is not None]
-        if not played:
+        if not played or not (shown or self._config.rollout_json_export):
             return
         await self.written()
         played.sort(key=lambda group: group.index)
-        work = asyncio.to_thread(self._write, split, step, played, transcripts)
+        work = asyncio.to_thread(self._write, split, step, played, shown)
         self._writing = asyncio.create_task(work)
 
     async def written(self) -> None:
@@ -89,13 +98,14 @@ class Records:
         if writing is not None:
             await writing
 
-    def _write(self, split: str, step: int, groups: Sequence[Group], transcripts: int) -> None:
+    def _write(self, split: str, step: int, groups: Sequence[Group], shown: int) -> None:
         try:
             if self._config.rollout_json_export:
                 write_rollout_summaries(self._folder.path, split, step, groups)
-            if transcripts and self._config.num_groups_to_log:
-                self._tokenizer = self._tokenizer or self._find_tokenizer()
-                shown = groups[:transcripts]
-                write_transcripts(self._folder.path, split, step, shown, self._tokenizer)
+            if shown:
+                self._tokenizer = self._tokenizer or self._find_tokenizer() or TokenIds()
+                write_transcripts(self._folder.path, split, step, groups[:shown], self._tokenizer)
         except Exception:  # a full disk costs the transcript, not the run
-            _log.warning("the episodes of step %d (%s) were not written", step, split, exc_info=True)
+            _log.warning(
+                "the episodes of step %d (%s) were not written", step, split, exc_info=True
+            )

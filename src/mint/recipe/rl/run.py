@@ -4,14 +4,13 @@ A schedule (`mint.recipe.rl.loops`) decides when groups roll out and when they a
 samplers, saves, evaluations and rows are the same for all of them, and are here.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from mint.recipe.completers import TinkerTokenCompleter
-from mint.recipe.rl.config import Config
+from mint.recipe.rl.config import NEEDS_PROVENANCE, Config
 from mint.recipe.rl.evaluation import (
     Evaluation,
     EvaluationResult,
@@ -75,7 +74,13 @@ class Run:
         )
 
     async def play(self, group: Group, policy: TinkerTokenCompleter) -> Group:
-        return await group.play(policy, self.strategy, self.config.termination)
+        """Roll a group out, and make its datums while others still play."""
+        await group.play(policy, self.strategy, self.config.termination)
+        with span("assemble_training_data"):
+            return group.assemble(
+                drop_constant=self.config.remove_constant_reward_groups,
+                include_provenance=self.config.update_loss_fn in NEEDS_PROVENANCE,
+            )
 
     # ------------------------------------------------------------ samplers and saves
 
@@ -143,9 +148,7 @@ class Run:
         step = Step(index, self.learner)
         with measuring() as times:
             yield step
-        row, health = await asyncio.to_thread(
-            step_row, step, self.config, self.total_steps, self.tally
-        )
+        row, health = step_row(step, self.config, self.total_steps, self.tally)
         row |= times.metrics()
         self._remember(row)
         self.records.log_row(row, index)

@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from mint.recipe.exceptions import CheckpointError, DataError, RecipeError
+from mint.recipe.exceptions import CheckpointError, DataError
 from mint.recipe.rl.config import Config
 from mint.recipe.rl.reference import reference_of
 from mint.recipe.rl.step import Learner
@@ -14,7 +14,7 @@ from mint.recipe.service import Service
 from mint.recipe.stores.checkpoints import CheckpointRecord
 from mint.recipe.stores.run_folder import git_revision
 from mint.recipe.tasks import task_group
-from mint.recipe.tokenizers import get_tokenizer
+from mint.recipe.tokenizers import provide_from
 
 _log = logging.getLogger("mint.recipe.rl.train")
 
@@ -31,12 +31,13 @@ class Begun:
     datasets: Datasets
 
     def find_tokenizer(self) -> Any:
-        """The model's: by its name, else as the server has it. May take seconds."""
-        client = self.learner.training_client
+        """The model's, or None where nobody has it. May ask the server, and take seconds."""
+        model = self.learner.config.model_name
         try:
-            return get_tokenizer(self.learner.config.model_name)
-        except RecipeError:
-            return client.get_tokenizer()
+            return provide_from(self.learner.training_client, model)
+        except Exception as error:  # a run can do without: envs that need one look for themselves
+            _log.warning("no tokenizer for %s (%s); transcripts show token ids.", model, error)
+            return None
 
 
 async def begin(

@@ -3,7 +3,6 @@
 Letters: `D` datums, `T` tokens.
 """
 
-import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from mint import AdamParams, Datum
-from mint.recipe.rl.config import NEEDS_PROVENANCE, Config
+from mint.recipe.rl.config import Config
 from mint.recipe.rl.data_processing import split_substeps, training_logprobs, without_mask
-from mint.recipe.rl.groups import Group, assemble_groups
+from mint.recipe.rl.groups import Group
 from mint.recipe.rl.kl import TokenUsage
 from mint.recipe.rl.reference import Reference
 from mint.recipe.service import submit_forward_backward, submit_optim_step
@@ -179,15 +178,7 @@ class Step:
     async def _prepare(self, groups: Sequence[Group]) -> list[Datum]:
         """The datums of `groups`, penalised."""
         self.groups.extend(groups)
-        config = self._learner.config
-        with span("assemble_training_data"):
-            # in a thread, since rollouts may be going on; the order of groups is that of the batch
-            data_D = await asyncio.to_thread(
-                assemble_groups,
-                groups,
-                drop_constant=config.remove_constant_reward_groups,
-                include_provenance=config.update_loss_fn in NEEDS_PROVENANCE,
-            )
+        data_D = [datum for group in groups for datum in group.data]
         if data_D and self._learner.reference is not None:
             metrics, usage = await self._learner.reference.penalise(data_D)
             self.kl_metrics.append(metrics)
