@@ -14,9 +14,14 @@ SCHEMA_VERSION = 1
 class PlayedGroup(Protocol):
     """A group to be written down; the loop's own group is one."""
 
-    index: int
-    tags: Sequence[str]
-    sampler_step: int
+    @property
+    def index(self) -> int: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def sampler_step(self) -> int:
+        """The step that began with the weights it was sampled from."""
+        ...
 
     @property
     def trajectory_group(self) -> TrajectoryGroup | None:
