@@ -67,18 +67,14 @@ def trimmed(pieces: Iterable[str], stop: str) -> Iterator[str]:
     held = ""
     begun = False
     for piece in pieces:
-        held += piece if begun else piece.lstrip()
-        begun = begun or bool(held)
+        held += piece
         if stop in held:
             held = held.partition(stop)[0]
             break
-        sure = len(held.rstrip())
-        for n in range(min(len(stop), len(held)), 0, -1):
-            if held.endswith(stop[:n]):
-                sure = min(sure, len(held) - n)
-                break
+        begins = (n for n in range(min(len(stop), len(held)), 0, -1) if held.endswith(stop[:n]))
+        sure = len(held[: len(held) - next(begins, 0)].rstrip())
         if sure:
-            yield held[:sure]
-            held = held[sure:]
-    if held := held.rstrip():
-        yield held
+            yield held[:sure] if begun else held[:sure].lstrip()
+            held, begun = held[sure:], True
+    if rest := held.rstrip() if begun else held.strip():
+        yield rest

@@ -1,0 +1,56 @@
+"""Renderers for text alone, each on a tokenizer that suits it, and talks that any of them takes."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.recipe.renderers.conversations import answers, assistant, system, texts, user
+from tests.recipe.tokens import SPECIAL, ByteTokenizer
+from tokenizers import Tokenizer, pre_tokenizers
+
+from mint.recipe.messages import Message
+from mint.recipe.renderers import Renderer, get_renderer
+from mint.torch_engine.models.tokenizer_files import CHATML, byte_letters, byte_level_bpe
+
+MERGES = [("a", "s"), ("u", "s"), ("\u010a", "\u010a"), ("\u0120", "4"), ("<", "|")]
+"""Of which the third joins two line breaks, so that it shows where text is cut."""
+
+
+class FastTokenizer:
+    """Byte-level BPE of the `tokenizers` package: what transformers calls a fast tokenizer."""
+
+    chat_template = CHATML
+    bos_token = None
+
+    def __init__(self) -> None:
+        words = [*byte_letters(), *("".join(pair) for pair in MERGES), *SPECIAL]
+        vocab = {word: i for i, word in enumerate(words)}
+        cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        self.backend_tokenizer: Tokenizer = byte_level_bpe(vocab, MERGES, SPECIAL, cut)
+        self.eos_token_id = vocab["<|endoftext|>"]
+
+    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        return self.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+
+    def decode(self, ids: Sequence[int], /) -> str:
+        return self.backend_tokenizer.decode(list(ids), skip_special_tokens=False)
+
+
+@cache
+def renderer(name: str) -> Renderer:
+    family, _, kind = name.partition(" on ")
+    tokenizer: Any = FastTokenizer() if kind == "bpe" else ByteTokenizer(chat_template=CHATML)
+    return get_renderer(family, tokenizer)
+
+
+NAMES = [f"{f} on {t}" for f in ("role_colon", "llama3", "hf_template") for t in ("bytes", "bpe")]
+
+
+@st.composite
+def talks(draw: st.DrawFn, *, ends_with_answer: bool = True) -> list[Message]:
+    """A system line or none, then questions and answers."""
+    messages = [system(draw(texts()))] if draw(st.booleans()) else []
+    for _ in range(draw(st.integers(1, 3))):
+        messages += [user(draw(texts())), assistant(draw(answers()))]
+    return messages if ends_with_answer else messages[:-1]
