@@ -58,9 +58,11 @@ class MergedSequence:
         for chunk in prompt.chunks:
             new = _elements(chunk)
             under = min(len(new), len(known) - at)
-            # whole lists where possible: a slice of 80k tokens costs more than comparing it
-            head = new if under == len(new) else new[:under]
-            if head != (known if under == len(known) else known[at : at + under]):
+            if at == 0 and under == len(known):
+                is_same = _begins_with(new, known)  # the usual case: all text in one long chunk
+            else:
+                is_same = new[:under] == known[at : at + under]
+            if not is_same:
                 return None
             at += under
             if under < len(new):
@@ -117,6 +119,19 @@ def merge_turns(trajectory: Trajectory) -> list[MergedSequence]:
             addition = [element for chunk in transition.ob.chunks for element in _elements(chunk)]
         sequences[-1].append(addition, transition)
     return sequences
+
+
+def _begins_with(longer: list[Element], start: list[Element]) -> bool:
+    """Whether `longer` begins with all of `start`, which is as it was when this returns.
+
+    `start` is made as long first, so that no long list is copied to be compared: copying 80k tokens
+    takes longer than comparing them, where they are the same objects.
+    """
+    length = len(start)
+    start += longer[length:]
+    is_same = start == longer
+    del start[length:]
+    return is_same
 
 
 def _elements(chunk: types.ModelInputChunk) -> list[Element]:
