@@ -91,6 +91,11 @@ NAMED: dict[str, list[Message]] = {
         tool("12"),
         assistant("17 at 12.", thinking="Done."),
     ],
+    "a result that the user sends": [
+        user("Weather?"),
+        assistant("", thinking="Look.", calls=[PARIS]),
+        user("<tool_response>\n17\n</tool_response>"),
+    ],
     "tools in history": [
         user("Weather?"),
         assistant("", thinking="Look.", calls=[PARIS]),

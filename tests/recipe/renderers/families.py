@@ -7,10 +7,13 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.recipe.renderers.conversations import answers, assistant, system, texts, user
 from tests.recipe.tokens import SPECIAL, ByteTokenizer
+from tinker import EncodedTextChunk
 from tokenizers import Tokenizer, pre_tokenizers
 
 from mint.recipe.messages import Message
-from mint.recipe.renderers import Renderer, get_renderer
+from mint.recipe.renderers import RenderContext, RenderedMessage, Renderer, get_renderer
+from mint.recipe.renderers.layout import text_chunks
+from mint.recipe.renderers.turns import until_stop
 from mint.torch_engine.models.tokenizer_files import CHATML, byte_letters, byte_level_bpe
 
 MERGES = [("a", "s"), ("u", "s"), ("\u010a", "\u010a"), ("\u0120", "4"), ("<", "|")]
@@ -35,6 +38,33 @@ class FastTokenizer:
 
     def decode(self, ids: Sequence[int], /) -> str:
         return self.backend_tokenizer.decode(list(ids), skip_special_tokens=False)
+
+
+class Bare(Renderer):
+    """ "r:" for the role, the content, ";"; the prompt supplies "!" as the first of the output."""
+
+    extends = True
+
+    @property
+    def has_extension_property(self) -> bool:
+        return self.extends
+
+    def get_stop_sequences(self) -> list[int]:
+        return [ord(";")]
+
+    def generation_suffix(self, role: str, ctx: RenderContext) -> list[int]:
+        return self.encode_text(f"{role[0]}:!")
+
+    def render_message(self, message: Message, ctx: RenderContext) -> RenderedMessage:
+        supplied = "!" if message["role"] == "assistant" else ""
+        return RenderedMessage(
+            header=EncodedTextChunk(tokens=self.encode_text(f"{message['role'][0]}:")),
+            output=text_chunks(self.encode_text(f"{supplied}{message['content']};")),
+        )
+
+    def parse_response(self, response):
+        written, how = until_stop(response, ord(";"), self)
+        return assistant(self.encoder.decode(written)), how
 
 
 @cache

@@ -221,7 +221,7 @@ def test_a_prompt_with_reasoning_is_written_all_the_same():
 
 
 def test_instruct_refuses_reasoning_since_it_has_no_place_for_it():
-    with pytest.raises(RendererError, match="no think blocks"):
+    with pytest.raises(RendererError, match=r"part of type 'thinking'"):
         instruct().build_generation_prompt([user("u"), assistant("a", thinking="t"), user("v")])
 
 
@@ -269,7 +269,7 @@ def test_a_response_that_ends_twice_is_cut_at_the_first_and_logged_once(caplog):
             assert message["content"] == "a"
             assert termination is ParseTermination.MALFORMED
     assert len(caplog.records) == 1
-    assert "2 ends of turn" in caplog.records[0].getMessage()
+    assert "ends 2 times" in caplog.records[0].getMessage()
 
 
 def test_bytes_that_are_no_text_raise_nothing():

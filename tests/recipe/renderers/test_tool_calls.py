@@ -11,7 +11,11 @@ from tests.recipe.tokens import ByteTokenizer
 
 from mint.recipe.exceptions import RendererError
 from mint.recipe.messages import FunctionBody, Message, ToolCall, UnparsedToolCall
-from mint.recipe.renderers.qwen3 import Qwen3InstructRenderer, Qwen3Renderer
+from mint.recipe.renderers.qwen3 import (
+    Qwen3DisableThinkingRenderer,
+    Qwen3InstructRenderer,
+    Qwen3Renderer,
+)
 from mint.recipe.renderers.qwen3_5 import Qwen35DisableThinkingRenderer
 from mint.recipe.renderers.streaming import StreamingTextDelta
 from mint.recipe.renderers.tool_calls import JsonCalls, TaggedCalls, ToolDialect
@@ -204,9 +208,9 @@ def test_calls_may_come_as_the_chat_api_has_them():
         "tool_calls": [{"id": "1", "function": function}],
     }
     message = cast(Message, plain)
-    renderer = Qwen3InstructRenderer(TOKENIZER)
-    text = TOKENIZER.decode(renderer.weighted_example([user("u"), message])[0].to_ints())
-    assert text.endswith(f"<|im_start|>assistant\n{PARIS_AS_JSON}<|im_end|>")
+    for family in (Qwen3InstructRenderer, Qwen3DisableThinkingRenderer):
+        example, _ = family(TOKENIZER).weighted_example([user("u"), message])
+        assert TOKENIZER.decode(example.to_ints()).endswith(f"{PARIS_AS_JSON}<|im_end|>")
 
 
 # ---------------------------------------------------------------- streaming

@@ -7,7 +7,6 @@ The line break between two turns belongs to the header of the later one: a model
 <|im_end|>, so the break is never sampled. Tool results are user turns; neighbouring ones share one.
 """
 
-import logging
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from typing import TypeAlias
 
 from tinker import EncodedTextChunk
 
-from mint.recipe.exceptions import RendererError
-from mint.recipe.messages import Message, ToolSpec, ensure_list, tool_calls_of
+from mint.recipe.messages import Message, ToolSpec, tool_calls_of
 from mint.recipe.renderers.base import Renderer
 from mint.recipe.renderers.layout import (
     ParseTermination,
@@ -31,9 +29,8 @@ from mint.recipe.renderers.streaming import (
     text_pieces,
 )
 from mint.recipe.renderers.tool_calls import CLOSE, OPEN, ToolDialect
+from mint.recipe.renderers.turns import plain_text, until_stop
 from mint.recipe.text_encoder import Tokenizer, token
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,6 @@ class ChatMLRenderer(Renderer):
             number = self.encoder.special(mark.text)
             if number is not None:  # else its letters are read as text, as the template would
                 self._marks[mark] = number
-        self._said_twice_ended = False
 
     # ------------------------------------------------------- the family's part
 
@@ -86,6 +82,18 @@ class ChatMLRenderer(Renderer):
         return text
 
     # --------------------------------------------------------------- rendering
+
+    def last_user_index(self, messages: Sequence[Message]) -> int:
+        """A tool result that a user message carries goes on with the turn, as in the template."""
+        return max(
+            (i for i, message in enumerate(messages) if self._is_question(message)), default=-1
+        )
+
+    def _is_question(self, message: Message) -> bool:
+        content = message.get("content")
+        text = self.said(content) if isinstance(content, str) else ""
+        is_result = text.startswith(RESULT.text) and text.endswith(END_RESULT.text)
+        return message["role"] == "user" and not is_result
 
     def get_stop_sequences(self) -> list[str] | list[int]:
         return [self._end]
@@ -157,32 +165,16 @@ class ChatMLRenderer(Renderer):
     # ---------------------------------------------------------------- parsing
 
     def parse_response(self, response: list[int]) -> tuple[Message, ParseTermination]:
-        written, termination = self._until_end(response)
+        written, termination = until_stop(response, self._end, self)
         return self._read(self.encoder.decode(written)), termination
 
     def parse_response_streaming(self, response: list[int]) -> Iterator[MessageDelta]:
         """Reasoning and text as they come; tool calls are in the whole message at the end."""
-        written, _ = self._until_end(response)
+        written, _ = until_stop(response, self._end, self)
         yield StreamingMessageHeader(role="assistant")
         pieces = text_pieces(self.encoder, written)
         yield from response_pieces(pieces, self.opens_with_reasoning, OPEN)
         yield self._read(self.encoder.decode(written))
-
-    def _until_end(self, response: list[int]) -> tuple[list[int], ParseTermination]:
-        ends = response.count(self._end)
-        if ends == 0:
-            return response, ParseTermination.MALFORMED
-        written = response[: response.index(self._end)]
-        if ends == 1:
-            return written, ParseTermination.STOP_SEQUENCE
-        if not self._said_twice_ended:
-            self._said_twice_ended = True
-            logger.warning(
-                "a response has %d ends of turn; it is cut at the first and counts as malformed. "
-                "Pass get_stop_sequences() to the sampler, which then stops there.",
-                ends,
-            )
-        return written, ParseTermination.MALFORMED
 
     def _read(self, text: str) -> Message:
         reasoned = self._reasoned(text)
@@ -197,23 +189,6 @@ class ChatMLRenderer(Renderer):
 
     def _reasoned(self, text: str) -> Reasoned:
         return read_reasoning(text, is_open=self.opens_with_reasoning)
-
-
-def plain_text(message: Message) -> str:
-    """Content that has to be text: what others than the assistant say.
-
-    Raises:
-        RendererError: there is another part in it.
-    """
-    for part in ensure_list(message["content"]):
-        if part["type"] != "text":
-            raise RendererError(
-                f"a {message['role']} message has a part of type {part['type']!r}, which this "
-                "renderer cannot write: it takes text. Leave the part out, or describe it in words."
-            )
-    return "".join(
-        part["text"] for part in ensure_list(message["content"]) if part["type"] == "text"
-    )
 
 
 def _turn_of_results(ctx: RenderContext) -> list[Piece]:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from mint.recipe.exceptions import RendererError
 from mint.recipe.messages import Message
-from mint.recipe.renderers.chatml import END_THINK, THINK, ChatMLRenderer, Piece, plain_text
-from mint.recipe.renderers.layout import RenderContext, Stretch, last_user_index
+from mint.recipe.renderers.chatml import END_THINK, THINK, ChatMLRenderer, Piece
+from mint.recipe.renderers.layout import RenderContext, Stretch, checked
 from mint.recipe.renderers.reasoning import Reasoned, reasoning_of
 from mint.recipe.renderers.tool_calls import JsonCalls
+from mint.recipe.renderers.turns import plain_text
 
 EMPTY_BLOCK: list[Piece] = [THINK, "\n\n", END_THINK, "\n\n"]
 """What switches reasoning off: it is over before it began."""
@@ -44,7 +45,7 @@ class Qwen3DisableThinkingRenderer(Qwen3Renderer):
 
     def stretches(self, messages: Sequence[Message], *, ends: bool = True) -> list[Stretch]:
         if ends:
-            refuse_reasoning(messages)
+            refuse_reasoning(messages, after=self.last_user_index(messages))
         return super().stretches(messages, ends=ends)
 
     def block(self, reasoning: str) -> tuple[list[Piece], list[Piece]]:
@@ -67,27 +68,24 @@ class Qwen3InstructRenderer(ChatMLRenderer):
     def assistant_pieces(
         self, message: Message, ctx: RenderContext
     ) -> tuple[list[Piece], list[Piece]]:
-        content = message["content"]
-        if not isinstance(content, str) and any(part["type"] == "thinking" for part in content):
-            raise RendererError(
-                f"messages[{ctx.idx}] has reasoning, and this renderer's models have no think "
-                'blocks. Use "qwen3", or leave reasoning out (remove_thinking).'
-            )
-        text = plain_text(message)
+        text = plain_text(Message(role="assistant", content=message["content"]))
         return [], [text, *self.call_pieces(message, bool(text))]
 
     def _reasoned(self, text: str) -> Reasoned:
         return Reasoned("", text)
 
 
-def refuse_reasoning(messages: Sequence[Message]) -> None:
+def refuse_reasoning(messages: Sequence[Message], after: int) -> None:
     """Refuse a training example whose last turn would teach what the prompt switches off.
 
+    Args:
+        after: index of the last user message.
+
     Raises:
-        RendererError: an assistant message after the last user message has reasoning.
+        RendererError: an assistant message behind it has reasoning.
     """
-    for i in range(last_user_index(messages) + 1, len(messages)):
-        if messages[i]["role"] == "assistant" and reasoning_of(messages[i]).reasoning:
+    for i, message in enumerate(checked(messages)):
+        if i > after and message["role"] == "assistant" and reasoning_of(message).reasoning:
             raise RendererError(
                 f"messages[{i}] has reasoning, but the prompt of this renderer ends in an empty "
                 "think block. Train it with the thinking variant, or leave reasoning out "

@@ -59,7 +59,7 @@ class Qwen35DisableThinkingRenderer(Qwen35Renderer):
 
     def stretches(self, messages: Sequence[Message], *, ends: bool = True) -> list[Stretch]:
         if ends:
-            refuse_reasoning(messages)
+            refuse_reasoning(messages, after=self.last_user_index(messages))
         return super().stretches(messages, ends=ends)
 
     def block(self, reasoning: str) -> tuple[list[Piece], list[Piece]]:
