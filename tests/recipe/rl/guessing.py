@@ -5,7 +5,7 @@ is of.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -35,6 +35,8 @@ class GuessEnv(Env):
         self.group = group
 
     async def initial_observation(self) -> Any:
+        if self.group.first is not None:
+            await self.group.first(self.group.place)
         if self.group.overflows:
             return InitialObservationOverflow(reward=-0.1, metrics={"stop/max_tokens": 1.0})
         if self.group.raises is not None:
@@ -54,6 +56,8 @@ class GuessGroup(EnvGroupBuilder):
     tag: str = ""
     overflows: bool = False
     raises: Exception | None = None
+    first: Callable[[int], Awaitable[None]] | None = None
+    """Awaited with the place before the first prompt of each member."""
     cleaned: list[int] = field(default_factory=list)
     """Gets the place of every group that is cleaned up."""
 

@@ -72,7 +72,7 @@ def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tupl
         data_D=answers.data_D,
         training_logprobs_D=answers.logprobs_D or None,
         max_tokens=config.max_tokens,
-        loss_metrics=_gradient_metrics(step),
+        loss_metrics=gradient_metrics(step.answers.gradients),
     )
     row = {
         **step.metrics,
@@ -137,16 +137,19 @@ def _update_metrics(step: Step) -> Row:
     return {
         **_mean_of_each(step.kl_metrics),
         **compute_kl_sample_train(answers.data_D, answers.logprobs_D),
-        **{f"optim/{name}": value for name, value in _gradient_metrics(step).items()},
+        **{
+            f"optim/{name}": value
+            for name, value in gradient_metrics(step.answers.gradients).items()
+        },
         **answers.optimizer,
     }
 
 
-def _gradient_metrics(step: Step) -> Row:
+def gradient_metrics(parts: Sequence[Mapping[str, float]]) -> Row:
     """Those of all forward_backwards as one. A name says how: loss:sum, entropy:mean, norm:max."""
     combine = {"sum": sum, "max": max, "min": min}
     values: dict[str, list[float]] = {}
-    for metrics in step.answers.gradients:
+    for metrics in parts:
         for name, value in metrics.items():
             values.setdefault(name, []).append(value)
     return {
