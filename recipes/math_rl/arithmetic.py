@@ -12,10 +12,15 @@ from mint.recipe.rl.problem_env import ProblemEnv, ProblemGroupBuilder
 from mint.recipe.rl.types import RLDataset, RLDatasetBuilder
 
 EXAMPLES: list[recipe.Message] = [
-    {"role": "user", "content": "What is 4 + 3?"},
-    {"role": "assistant", "content": "7"},
+    message
+    for a, b in ((4, 3), (2, 6), (9, 5), (7, 8))
+    for message in (
+        recipe.Message(role="user", content=f"What is {a} + {b}?"),
+        recipe.Message(role="assistant", content=str(a + b)),
+    )
 ]
-"""Said before each question: they show the form of an answer."""
+"""Said before each question: they show the form of an answer. Without them a small model talks
+instead, and is right so rarely that most groups have nothing to compare."""
 
 
 class SumEnv(ProblemEnv):
@@ -85,7 +90,7 @@ class SumsDatasetBuilder(RLDatasetBuilder):
     """Questions a step."""
     group_size: int = 8
     """Answers a question."""
-    highest: int = 20
+    highest: int = 9
     """Of the numbers to be added."""
     test_batches: int = 2
     """Of questions to test on, each answered once."""

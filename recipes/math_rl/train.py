@@ -29,7 +29,7 @@ class Settings:
     """Questions a step."""
     group_size: int = 8
     """Answers a question."""
-    highest: int = 20
+    highest: int = 9
     """Of the two numbers to be added."""
     learning_rate: float = 3e-4
     max_tokens: int = 12
