@@ -271,13 +271,22 @@ def __getattr__(name: str) -> Any:
     elif name in _ROOMS:
         value = import_module(f"mint.{name}")
     elif name in _OURS:
-        value = getattr(import_module(_OURS[name]), name)
+        value = getattr(import_module(_home(_OURS[name])), name)
     elif name in __all__:
         value = getattr(import_module("tinker"), name)
     else:
         raise AttributeError(f"module 'mint' has no attribute {name!r}")
     globals()[name] = value  # found once: the next look-up does not come here
     return value
+
+
+def _home(module: str) -> str:
+    """The module of our clients for the SDK that is installed; any other stays as it is."""
+    if module == "mint.client.compat":
+        version = import_module("tinker").__version__.split(".")
+        if (int(version[0]), int(version[1])) < (0, 38):
+            return "mint.client.older_sdk"
+    return module
 
 
 def __dir__() -> list[str]:

@@ -34,7 +34,7 @@ from tinker.lib.public_interfaces.sampling_client import (
 from tinker.lib.retry_handler import RetryConfig
 
 from mint.client import settings, tokenizer
-from mint.client.connect import Connection, connect, extensions, reach
+from mint.client.connect import Connection, extensions, opened, reach
 from mint.client.sampling_params import SamplingParams
 from mint.core.errors import UnsupportedError
 
@@ -59,14 +59,6 @@ def _adopt(
 
 def _connection(holder: InternalClientHolder) -> Connection:
     return Connection(holder._base_url, holder._api_key or "")
-
-
-def _open(base_url: str | None, api_key: str | None) -> Connection:
-    """Settings to connection, with upstream's telemetry switch set on the way."""
-    config = settings.read(base_url=base_url, api_key=api_key)
-    # Upstream has no argument for it. A user's own TINKER_TELEMETRY stays as it is.
-    os.environ.setdefault("TINKER_TELEMETRY", "1" if config.telemetry else "0")
-    return connect(config)
 
 
 # ------------------------------------------------------------ which server
@@ -297,7 +289,7 @@ def _configured(
     """URL and key for a client; with a holder, which has both, they stay as they are."""
     if holder is not None:
         return base_url, api_key
-    found = _open(base_url, api_key)
+    found = opened(base_url, api_key)
     return found.base_url, found.api_key
 
 
@@ -355,7 +347,7 @@ class ServiceClient(tinker.ServiceClient):
         default_headers_overrides: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        self._connection = _open(base_url, api_key)
+        self._connection = opened(base_url, api_key)
         super().__init__(
             user_metadata,
             project_id,
@@ -370,7 +362,7 @@ class ServiceClient(tinker.ServiceClient):
         if self._session_holder is None and not self._closed:
             if self._connection.is_embedded:
                 # The session is made by the first call; the local server may have left since.
-                self._connection = _open(None, None)
+                self._connection = opened(None, None)
                 self._base_url, self._api_key = self._connection.base_url, self._connection.api_key
             else:
                 reach(self._connection)  # or upstream tries for five minutes without a word

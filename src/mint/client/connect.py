@@ -1,5 +1,6 @@
 """From settings to a server that answers: the configured one, or the embedded one."""
 
+import os
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -46,6 +47,14 @@ def connect(config: ClientSettings) -> Connection:
         f"a server is configured ({config.base_url}), but no key for it: set MINT_API_KEY (or pass "
         "api_key=). The server's operator makes one with `mint keys create`."
     )
+
+
+def opened(base_url: str | None, api_key: str | None) -> Connection:
+    """Settings to connection, with upstream's telemetry switch set on the way."""
+    config = settings.read(base_url=base_url, api_key=api_key)
+    # Upstream has no argument for it. A user's own TINKER_TELEMETRY stays as it is.
+    os.environ.setdefault("TINKER_TELEMETRY", "1" if config.telemetry else "0")
+    return connect(config)
 
 
 def reach(connection: Connection, timeout_s: float = 15.0) -> httpx.Response:
