@@ -48,7 +48,7 @@ def test_without_thinking_the_whole_block_is_supplied():
 
 
 @pytest.mark.parametrize("make", [thinking, disabled])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(messages=conversations(ends_with_answer=True))
 def test_prompt_and_completion_make_the_example(make, messages: list[Message]):
     renderer = make()
@@ -119,7 +119,7 @@ def test_reasoning_arrives_first_although_no_tag_opens_it():
     assert whole == thinking().parse_response(response)[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(messages=conversations(ends_with_answer=True))
 def test_a_parsed_response_is_rendered_as_the_message_was(messages: list[Message]):
     renderer = thinking()

@@ -30,7 +30,7 @@ from mint.recipe.renderers.streaming import (
 )
 from mint.recipe.renderers.tool_calls import CLOSE, OPEN, ToolDialect
 from mint.recipe.renderers.turns import plain_text, until_stop
-from mint.recipe.text_encoder import Tokenizer, token
+from mint.recipe.text_encoder import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class ChatMLRenderer(Renderer):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
-        self._end = token(self.encoder, END.text)
-        self._marks = {START: token(self.encoder, START.text), END: self._end}
+        self._end = self.special_id(END.text)
+        self._marks = {START: self.special_id(START.text), END: self._end}
         for mark in (THINK, END_THINK, RESULT, END_RESULT, CALL, END_CALL):
             number = self.encoder.special(mark.text)
             if number is not None:  # else its letters are read as text, as the template would
@@ -137,12 +137,9 @@ class ChatMLRenderer(Renderer):
             if number is None:
                 text += piece.text if isinstance(piece, Mark) else piece
                 continue
-            tokens += [*self._text(text), number]
+            tokens += [*self.encode_text(text), number]
             text = ""
-        return tokens + self._text(text)
-
-    def _text(self, text: str) -> list[int]:
-        return self.encoder.ordinary(text) if text else []
+        return tokens + self.encode_text(text)
 
     def _split(self, header: list[Piece], output: list[Piece]) -> RenderedMessage:
         """Both encoded together, as the template's text is; a token over the border is output."""
@@ -173,11 +170,11 @@ class ChatMLRenderer(Renderer):
         written, _ = until_stop(response, self._end, self)
         yield StreamingMessageHeader(role="assistant")
         pieces = text_pieces(self.encoder, written)
-        yield from response_pieces(pieces, self.opens_with_reasoning, OPEN)
+        yield from response_pieces(pieces, self.reasoned, until=OPEN)
         yield self._read(self.encoder.decode(written))
 
     def _read(self, text: str) -> Message:
-        reasoned = self._reasoned(text)
+        reasoned = self.reasoned(text)
         found = self.tools.find(reasoned.text)
         content = as_content(Reasoned(reasoned.reasoning, found.text))
         message = Message(role="assistant", content=content)
@@ -187,7 +184,8 @@ class ChatMLRenderer(Renderer):
             message["unparsed_tool_calls"] = found.unparsed
         return message
 
-    def _reasoned(self, text: str) -> Reasoned:
+    def reasoned(self, text: str) -> Reasoned:
+        """A response taken apart: what is thought, what is said."""
         return read_reasoning(text, is_open=self.opens_with_reasoning)
 
 

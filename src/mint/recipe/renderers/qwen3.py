@@ -71,7 +71,7 @@ class Qwen3InstructRenderer(ChatMLRenderer):
         text = plain_text(Message(role="assistant", content=message["content"]))
         return [], [text, *self.call_pieces(message, bool(text))]
 
-    def _reasoned(self, text: str) -> Reasoned:
+    def reasoned(self, text: str) -> Reasoned:
         return Reasoned("", text)
 
 

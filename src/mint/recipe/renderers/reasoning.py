@@ -1,6 +1,6 @@
 """Think blocks: reasoning that a model writes before its answer, in and out of messages."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mint.recipe.exceptions import RendererError
@@ -67,24 +67,24 @@ def as_content(reasoned: Reasoned) -> Content:
 
 
 def response_pieces(
-    pieces: Iterable[str], is_open: bool, until: str
+    pieces: Iterable[str], read: Callable[[str], Reasoned], until: str
 ) -> Iterator[StreamingThinkingDelta | StreamingTextDelta]:
     """A response as it arrives: what is thought, then what is said, without the tags.
 
     Args:
+        read: takes the response so far apart.
         until: where the text ends, such as the tag of a tool call.
     """
     seen, given = "", Reasoned("", "")
     for piece in pieces:
         seen += piece
-        now = _said_before(until, _settled(seen, (OPEN, CLOSE, until)), is_open)
+        now = _without(until, read(_settled(seen, (OPEN, CLOSE, until))))
         yield from _added(given, now)
         given = now
-    yield from _added(given, _said_before(until, seen, is_open))
+    yield from _added(given, _without(until, read(seen)))
 
 
-def _said_before(until: str, text: str, is_open: bool) -> Reasoned:
-    reasoned = read_reasoning(text, is_open=is_open)
+def _without(until: str, reasoned: Reasoned) -> Reasoned:
     said, found, _ = reasoned.text.partition(until)
     return Reasoned(reasoned.reasoning, said.rstrip() if found else said)
 
