@@ -6,7 +6,7 @@ samples, the prompt crosses the network once and is computed once.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -107,14 +107,12 @@ class JoinedSampling:
 
     def _send(self) -> None:
         """Send what was asked for in this turn, one request for each different question."""
-        prompts = {id(asked.prompt): asked.prompt for asked in self._asked}
-        keys = {name: _prompt_key(prompt) for name, prompt in prompts.items()}
         alike: dict[Hashable, list[_Asked]] = {}
         for asked in self._asked:
-            question = (keys[id(asked.prompt)], asked.params.model_dump_json())
+            question = (asked.prompt.length, asked.params.model_dump_json())
             alike.setdefault(question, []).append(asked)
         self._asked.clear()
-        for together in (part for same in alike.values() for part in _parts(same)):
+        for together in (part for same in alike.values() for part in _by_prompt(same)):
             task = asyncio.get_running_loop().create_task(self._request(together))
             self._sending.add(task)  # the loop itself holds tasks only weakly
             task.add_done_callback(self._sending.discard)
@@ -142,8 +140,18 @@ class JoinedSampling:
             raise
 
 
-def _parts(same: list[_Asked]) -> list[list[_Asked]]:
-    return [same[at : at + MOST_TOGETHER] for at in range(0, len(same), MOST_TOGETHER)]
+def _by_prompt(candidates: list[_Asked]) -> Iterator[list[_Asked]]:
+    """Those that ask the same, so many at a time. Their parameters and lengths are equal."""
+    prompts = {id(asked.prompt): asked.prompt for asked in candidates}
+    keys: Mapping[int, Hashable] = dict.fromkeys(prompts)
+    if len(prompts) > 1:  # one prompt, shared by all, need not be read
+        keys = {name: _prompt_key(prompt) for name, prompt in prompts.items()}
+    same: dict[Hashable, list[_Asked]] = {}
+    for asked in candidates:
+        same.setdefault(keys[id(asked.prompt)], []).append(asked)
+    for members in same.values():
+        for at in range(0, len(members), MOST_TOGETHER):
+            yield members[at : at + MOST_TOGETHER]
 
 
 def _prompt_key(prompt: types.ModelInput) -> Hashable:

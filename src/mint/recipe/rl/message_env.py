@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("mint.recipe.rl.message_env")
 
+_NOTHING = ModelInput.empty()
+"""Shown where nothing more is shown."""
+
 
 @dataclass
 class MessageStepResult:
@@ -123,7 +126,7 @@ class EnvFromMessageEnv(Env):
         self.rollout_limits = rollout_limits
         self.log_final_observation = log_final_observation
         self._messages: list[Message] = []
-        self._prompt = ModelInput.empty()
+        self._prompt = _NOTHING
         self._stop: StopCondition = []
         self._parse_errors_in_a_row = 0
 
@@ -168,7 +171,7 @@ class EnvFromMessageEnv(Env):
         return await self._next(result, said, action if has_clean_end else None)
 
     async def _last(self, result: MessageStepResult) -> StepResult:
-        ob = ModelInput.empty()
+        ob = _NOTHING
         if self.log_final_observation and result.next_messages:
             ob = await rendered(self.renderer, result.next_messages)
         stop = result.next_stop_condition or self._stop
@@ -254,7 +257,7 @@ class EnvFromMessageEnv(Env):
         return StepResult(reward, False, prompt, self._stop, metrics, logs)
 
     def _over(self, reward: float, metrics: Metrics, logs: Logs | None = None) -> StepResult:
-        return StepResult(reward, True, ModelInput.empty(), self._stop, metrics, logs or {})
+        return StepResult(reward, True, _NOTHING, self._stop, metrics, logs or {})
 
     # ------------------------------------------------------- for the runner
 

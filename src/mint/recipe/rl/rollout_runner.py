@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from mint import ModelInput
@@ -42,6 +43,8 @@ _log = logging.getLogger("mint.recipe.rl.rollout_runner")
 TRUNCATIONS_METRIC_KEY = "num_truncations_max_turn_tokens"
 """On the last transition: how many turns were cut at their length and went on all the same."""
 
+NO_LIMITS = RolloutLimits()
+
 LimitsReached = Callable[[RolloutLimits, RolloutState], Iterable[StopReason]]
 
 
@@ -68,7 +71,7 @@ async def run_rollout(
         limits = config.limits if config else getattr(env, "rollout_limits", None)
     if parse_errors is None and config is not None:
         parse_errors = config.parse_errors
-    limits = limits or RolloutLimits()
+    limits = limits or NO_LIMITS
     _tell(env, "set_parse_error_policy", parse_errors)
     _tell(env, "set_max_tool_calls", limits.max_tool_calls)
     if config is not None and config.tool_execution != "parallel":
@@ -102,9 +105,9 @@ class _Episode:
         try:
             trajectory = await self._turns()
         except _TimeIsUp:
-            reason = await self._hook("on_stop_reason", StopReason.rollout_timeout, self.state())
+            reason = await self._hook("on_stop_reason", StopReason.rollout_timeout)
             trajectory = self._stopped(reason or StopReason.rollout_timeout)
-        await self._hook("on_artifacts", self.state())
+        await self._hook("on_artifacts")
         return trajectory
 
     async def _turns(self) -> Trajectory:
@@ -124,7 +127,7 @@ class _Episode:
                     result = await self._step(action, takes_extra)
             self._record(action, result)
             if result.episode_done:
-                await self._hook("on_grade", self.state())
+                await self._hook("on_grade")
                 return self._finished()
 
     # ------------------------------------------------------------- one turn
@@ -133,27 +136,31 @@ class _Episode:
         """Settle whether there is another turn; the reason if there is none."""
         if (reason := await self._end_by(turn_limits)) is not None:
             return reason
-        messages = await self._hook("on_turn_begin", self.state())
+        messages = await self._hook("on_turn_begin")
         if messages:
             self.ob = await self._injected(messages)
         return await self._end_by(token_limits)
 
     async def _end_by(self, limits: LimitsReached) -> StopReason | None:
         """What reached limits come to once the hook has been asked; None to go on."""
+        if self.limits is NO_LIMITS:
+            return None
         for reason in limits(self.limits, self.state()):
             if reason in self.lifted:
                 continue
             if not hasattr(self.hooks, "on_stop_reason"):
                 return reason
-            settled = await self._hook("on_stop_reason", reason, self.state())
+            settled = await self._hook("on_stop_reason", reason)
             if settled is not None:
                 return settled
             self.lifted.add(reason)
         return None
 
     async def _sample(self) -> TokensWithLogprobs:
-        budget = turn_budget(self.limits, self.state(), self.lifted)
-        named = {} if budget is None else {"max_tokens": budget}
+        named = {}
+        if self.limits is not NO_LIMITS:
+            budget = turn_budget(self.limits, self.state(), self.lifted)
+            named = {} if budget is None else {"max_tokens": budget}
         timeout_s = self.limits.sampling_turn_timeout_seconds
         clock = asyncio.timeout(timeout_s)
         try:
@@ -243,8 +250,9 @@ class _Episode:
         return asyncio.get_running_loop().time() - self.began
 
     async def _hook(self, name: str, *arguments: Any) -> Any:
+        """What a hook answers, who is told the state too; None where there is no such hook."""
         method = getattr(self.hooks, name, None)
-        return None if method is None else await method(*arguments)
+        return None if method is None else await method(*arguments, self.state())
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
@@ -278,7 +286,12 @@ def _reason_in(metrics: Metrics) -> str | None:
 
 def _takes_extra(env: Env) -> bool:
     """Whether `env.step` knows of `extra`; envs older than it do not."""
-    parameters = inspect.signature(env.step).parameters
+    return _has_extra(getattr(env.step, "__func__", env.step))
+
+
+@lru_cache(maxsize=256)  # a signature takes 30 µs to read, and a batch has thousands of envs
+def _has_extra(step: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(step).parameters
     return "extra" in parameters or any(
         one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
     )
