@@ -75,9 +75,9 @@ class Batches(RLDataset):
     def __init__(self, batches: Sequence[Sequence[EnvGroupBuilder]]) -> None:
         self.batches = batches
 
-    def get_batch(  # a user's own word for the index
+    def get_batch(  # pyright: ignore[reportIncompatibleMethodOverride] - a word of users
         self,
-        batch_idx: int,  # pyright: ignore[reportIncompatibleMethodOverride]
+        batch_idx: int,
     ) -> Sequence[EnvGroupBuilder]:
         return self.batches[batch_idx]
 

@@ -74,6 +74,8 @@ class Records:
         """Advance the bar; say why the step could not learn, unless the last one said the same."""
         advice = health.advice() if health.cause != self._last_cause else None
         self._last_cause = health.cause
+        if advice is not None:
+            _log.info("step %d: %s", step, advice)
         if not self._history_warned and (warning := history_warning(row)):
             self._history_warned = True
             _log.warning("%s", warning)

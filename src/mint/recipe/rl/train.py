@@ -68,7 +68,9 @@ async def _resume_or_start(config: Config) -> None:
     ) as logger:
         begun = await begin(config, resumed, datasets, logger.get_logger_url())
         total = _announced_total(config, begun.datasets[0])
-        folder.move_rows_from(first_step(resumed))
+        first = first_step(resumed)
+        _log.info("%s: steps %d to %d of %d", config.model_name, first, total - 1, total)
+        folder.move_rows_from(first)
         progress = Progress(total, title=folder.path.name)
         async with Records(config, folder, logger, progress, begun.find_tokenizer) as records:
             await _schedule(_run_of(config, begun, records, resumed, total))
