@@ -33,7 +33,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import chz
@@ -178,8 +177,8 @@ class Parrot(TokenCompleter):
 def episode_s(tokenizer: Any, turns: int = 64) -> tuple[float, float]:
     """Seconds a turn, merging included, and the last eight turns over the first eight."""
     renderer = get_renderer("qwen3_instruct", tokenizer)
-    stop = renderer.get_stop_sequences()[0]
-    parrot = Parrot([*tokenizer.encode(SENTENCE * 4), stop])
+    [stop] = renderer.get_stop_sequences()
+    parrot = Parrot([*tokenizer.encode(SENTENCE * 4), int(stop)])
     played: list[Trajectory] = []
 
     async def play() -> None:
@@ -252,20 +251,17 @@ def step_s(groups: int = 128, members: int = 16) -> tuple[float, int]:
 
     from mint.recipe.rl import train
 
-    numbers = count()
-
-    def respond(prompt: list[int], params: Any) -> tuple[list[int], list[float], str]:
-        next(numbers)
+    def respond(prompt: list[int], params: Any) -> Any:
         return [7] * 16, [-0.5] * 16, "stop"
 
     service: Any = FakeService(respond, latency_s=0.05)
     marks: list[float] = []
-    step = service.record
+    record = service.record
 
-    def noted(name: str, *rest: Any, **named: Any) -> Any:
+    def noted(name: str, client: Any, /, **named: Any) -> Any:
         if name == "optim_step":
             marks.append(time.process_time())
-        return step(name, *rest, **named)
+        return record(name, client, **named)
 
     service.record = noted
     logging.getLogger("mint").setLevel(logging.ERROR)
@@ -276,7 +272,7 @@ def step_s(groups: int = 128, members: int = 16) -> tuple[float, int]:
             eval_every=0, save_every=0, num_groups_to_log=0, rollout_json_export=False,
         )  # fmt: skip
         asyncio.run(train.main(config))
-    return statistics.median(np.diff(marks)), service.most_samples_in_flight
+    return float(np.median(np.diff(marks))), service.most_samples_in_flight
 
 
 # ---------------------------------------------------------------------- the table
@@ -339,9 +335,9 @@ def main() -> None:
         if args.only and line.name not in args.only:
             continue
         taken = statistics.median(line.measure() for _ in range(args.repeats)) / line.unit_s
-        within = line.budget is None or taken <= line.budget
+        within = line.budget is None or bool(taken <= line.budget)
         figures[line.name] = {
-            "taken": round(taken, 4), "budget": line.budget, "unit": line.unit, "within": within,
+            "taken": round(float(taken), 4), "budget": line.budget, "unit": line.unit, "within": within,
         }  # fmt: skip
         budget = "" if line.budget is None else f"{line.budget:g} {line.unit}"
         rows.append((line.what, f"{taken:.3g} {line.unit}", budget, "" if within else "OVER"))

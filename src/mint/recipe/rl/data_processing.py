@@ -166,14 +166,20 @@ def _shifted(sequence: MergedSequence) -> tuple[types.ModelInput, NDArray[np.int
     *before, last = sequence.runs()
     assert isinstance(last, list)  # drop_opaque_end
     shown = [*before, last[:-1]] if len(last) > 1 else before
-    chunks = [types.EncodedTextChunk(tokens=run) if isinstance(run, list) else run for run in shown]
+    chunks = [_text(run) if isinstance(run, list) else run for run in shown]
     targets = [
-        np.array(run, dtype=np.int64)
+        np.fromiter(run, np.int64, len(run))
         if isinstance(run, list)
         else np.zeros(run.length, dtype=np.int64)
         for run in (*before, last)
     ]
     return types.ModelInput(chunks=chunks), np.concatenate(targets)[1:]
+
+
+def _text(tokens: list[int]) -> types.EncodedTextChunk:
+    """A chunk of tokens that come from chunks and samples: checking them again, one by one, would
+    take longer than all the rest of a datum."""
+    return types.EncodedTextChunk.model_construct(tokens=tokens)
 
 
 def _same_length(one: str, length: int, other: str, other_length: int) -> None:

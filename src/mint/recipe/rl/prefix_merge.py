@@ -21,6 +21,8 @@ from mint.recipe.rl.types import PARSE_ERROR_MASKED_METRIC_KEY, Trajectory, Tran
 
 Opaque: TypeAlias = types.ModelInputChunk
 Element: TypeAlias = int | Opaque
+Run: TypeAlias = list[Element]
+"""Of tokens alone, or of one image alone."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,12 @@ class MergedSequence:
     """In positions."""
     turns: list[Turn] = field(default_factory=list)
 
-    def addition(self, prompt: types.ModelInput) -> list[Element] | None:
+    def addition(self, prompt: types.ModelInput) -> list[Run] | None:
         """What a prompt has beyond this sequence; None if it does not begin with all of it."""
         known, at = self.elements, 0
-        beyond: list[Element] = []
+        beyond: list[Run] = []
         for chunk in prompt.chunks:
-            new = _elements(chunk)
+            new = _run(chunk)
             under = min(len(new), len(known) - at)
             if at == 0 and under == len(known):
                 is_same = _begins_with(new, known)  # the usual case: all text in one long chunk
@@ -66,23 +68,26 @@ class MergedSequence:
                 return None
             at += under
             if under < len(new):
-                beyond += new[under:] if under else new
+                beyond.append(new[under:] if under else new)
         return beyond if at == len(known) else None
 
-    def append(self, addition: Sequence[Element], transition: Transition) -> None:
+    def append(self, addition: Sequence[Run], transition: Transition) -> None:
         """Add a turn: what its prompt adds, then its action."""
         prompt_start = self.length
-        for index, element in enumerate(addition, len(self.elements)):
-            if not isinstance(element, int):
-                self.opaque_at.append(index)
-                self.length += _length(element) - 1
-        self.length += len(addition)
-        self.elements += addition
+        for run in addition:
+            self._extend(run)
         action = transition.ac
         is_trained = not transition.metrics.get(PARSE_ERROR_MASKED_METRIC_KEY)
         self.turns.append(Turn(prompt_start, self.length, action, is_trained))
-        self.elements += action.tokens
-        self.length += len(action.tokens)
+        self._extend(action.tokens)  # type: ignore[arg-type]
+
+    def _extend(self, run: Run) -> None:
+        if len(run) == 1 and not isinstance(run[0], int):
+            self.opaque_at.append(len(self.elements))
+            self.length += _length(run[0])
+        else:
+            self.length += len(run)
+        self.elements += run
 
     def drop_opaque_end(self) -> None:
         """Cut images off the end: the last element is a target, and no image can be one."""
@@ -116,7 +121,7 @@ def merge_turns(trajectory: Trajectory) -> list[MergedSequence]:
         addition = sequences[-1].addition(transition.ob) if sequences else None
         if addition is None:
             sequences.append(MergedSequence())
-            addition = [element for chunk in transition.ob.chunks for element in _elements(chunk)]
+            addition = [_run(chunk) for chunk in transition.ob.chunks]
         sequences[-1].append(addition, transition)
     return sequences
 
@@ -134,7 +139,7 @@ def _begins_with(longer: list[Element], start: list[Element]) -> bool:
     return is_same
 
 
-def _elements(chunk: types.ModelInputChunk) -> list[Element]:
+def _run(chunk: types.ModelInputChunk) -> Run:
     if not isinstance(chunk, types.EncodedTextChunk):
         return [chunk]
     tokens = chunk.tokens

@@ -65,7 +65,7 @@ def sampled_positions(
         )
     picked = [np.empty(0)]
     for d, (datum, values) in enumerate(zip(data_D, values_D, strict=True)):
-        values_T = as_array(values).astype(np.float64)
+        values_T = as_array(values)
         mask_T = array_of(datum, "mask") > 0
         if values_T.shape != mask_T.shape:
             raise DataValidationError(
@@ -73,7 +73,7 @@ def sampled_positions(
                 f"{list(values_T.shape)}: one for each target."
             )
         picked.append(values_T[mask_T])
-    return np.concatenate(picked)
+    return np.concatenate(picked).astype(np.float64)
 
 
 def as_array(values: Any) -> NDArray[Any]:
