@@ -126,6 +126,15 @@ def test_a_run_page_has_curves_with_words_for_who_cannot_see_them(tmp_path):
     assert "prefers-color-scheme: dark" in page
 
 
+def test_of_troubles_that_never_came_no_chart_is_drawn(tmp_path):
+    cut = {"health/episodes_cut_by_length": 0.5, "health/episodes_timed_out": 0.0}
+    page = run_page(write_run(tmp_path, [row(0, 1, 0.5, **cut, **{"health/groups_failed": 0})]))
+
+    text = "".join(Tags(page).text)
+    assert "Episodes that were spoilt" in text
+    assert "Groups that failed" not in text
+
+
 def test_a_run_page_shows_transcripts_from_start_to_end(tmp_path):
     folder = a_run(tmp_path / "run")
     group = TranscriptGroup([], played(*[[said("Q", str(i))] for i in range(10)]), [0.0] * 10)

@@ -131,44 +131,68 @@ def _duration(seconds: float) -> str:
     return f"{minutes:.1f} min" if minutes >= 2 else f"{seconds:.1f} s"
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """A chart of every run: names of its curves, and the metrics they show."""
+
+    title: str
+    keys: Mapping[str, str]
+    shows_zero: bool = True
+
+
+_BY_GROUP = _Drawn("Groups by their rewards, share", {
+    "mixed: they teach": "env/all/by_group/frac_mixed",
+    "all good": "env/all/by_group/frac_all_good",
+    "all bad": "env/all/by_group/frac_all_bad",
+})  # fmt: skip
+_POLICY = (
+    _Drawn("KL to the reference, nats per token", {"policy to base": "kl_policy_base"}, False),
+    _Drawn("Sampler and trainer apart, nats per token", {
+        "KL, first order": "optim/kl_sample_train_v1",
+        "KL, second order": "optim/kl_sample_train_v2",
+    }),
+    _Drawn("Entropy, nats per token", {"entropy": "optim/entropy"}),
+)  # fmt: skip
+_LENGTHS = (
+    _Drawn("Tokens per turn", {
+        "answer": "env/all/ac_tokens_per_turn", "prompt": "env/all/ob_tokens_per_turn",
+    }),
+    _Drawn("Turns per episode", {"turns": "env/all/turns_per_episode"}),
+)  # fmt: skip
+_HEALTH = (
+    _Drawn("Episodes that were spoilt, share", {
+        "cut by length": "health/episodes_cut_by_length",
+        "parse errors": "health/episodes_with_parse_errors",
+        "no room to answer": "health/episodes_without_room",
+        "over the context": "health/episodes_over_context",
+        "out of time": "health/episodes_timed_out",
+        "never graded": "health/episodes_never_graded",
+    }),
+    _Drawn("Without a signal, share", {
+        "groups with equal rewards": "health/groups_with_equal_rewards",
+        "datums without signal": "health/datums_without_signal",
+    }),
+    _Drawn("Sampler and trainer apart, nats", {
+        "mean": "health/gap_mean", "largest": "health/gap_max",
+    }),
+    _Drawn("Ratios that ppo would clip, share", {"clipped": "health/ratios_clipped"}),
+    _Drawn("Groups that failed", {"failed": "health/groups_failed"}),
+)  # fmt: skip
+
+
 def _sections(record: RunRecord) -> Iterator[Section]:
     """The charts that have something to show, under their headings."""
-    env = {name: f"env/all/{name}" for name in env_names(record)}
-    by_group = {
-        "mixed: they teach": "env/all/by_group/frac_mixed",
-        "all good": "env/all/by_group/frac_all_good",
-        "all bad": "env/all/by_group/frac_all_bad",
+    measured = [_Drawn(name, {name: f"env/all/{name}"}, False) for name in env_names(record)]
+    stops = record.keys("env/all/frac/stop/")
+    ends = _Drawn("How episodes ended, share", {key.rpartition("/")[2]: key for key in stops})
+    sections = {
+        "Reward": [_reward(record), *_charts(record, [*measured, _BY_GROUP])],
+        "Policy": _charts(record, _POLICY),
+        "Lengths": _charts(record, [*_LENGTHS, ends]),
+        "Health": _charts(record, _HEALTH, only_if_any=True),
+        "Time": _charts(record, [_Drawn("Seconds per step", _spans(record))]),
     }
-    candidates: list[tuple[str, list[Chart | None]]] = [
-        ("Reward", [
-            _reward(record),
-            *(_chart(record, name, {name: key}) for name, key in env.items()),
-            _chart(record, "Groups by their rewards, share", by_group, shows_zero=True),
-        ]),
-        ("Policy", [
-            _chart(record, "KL to the reference, nats per token", {"policy to base": "kl_policy_base"}),
-            _chart(record, "Sampler and trainer apart, nats per token", {
-                "KL, first order": "optim/kl_sample_train_v1",
-                "KL, second order": "optim/kl_sample_train_v2",
-            }, shows_zero=True),
-            _chart(record, "Entropy, nats per token", {"entropy": "optim/entropy"}, shows_zero=True),
-        ]),
-        ("Lengths", [
-            _chart(record, "Tokens per turn", {
-                "answer": "env/all/ac_tokens_per_turn", "prompt": "env/all/ob_tokens_per_turn",
-            }, shows_zero=True),
-            _chart(record, "Turns per episode", {"turns": "env/all/turns_per_episode"}, shows_zero=True),
-            _chart(record, "How episodes ended, share", {
-                key.removeprefix("env/all/frac/stop/"): key for key in record.keys("env/all/frac/stop/")
-            }, shows_zero=True),
-        ]),
-        ("Health", [
-            _chart(record, name.replace("_", " "), {name: f"health/{name}"}, shows_zero=True)
-            for name in (key.removeprefix("health/") for key in record.keys("health/"))
-        ]),
-        ("Time", [_chart(record, "Seconds per step", _spans(record), shows_zero=True)]),
-    ]  # fmt: skip
-    for title, charts in candidates:
+    for title, charts in sections.items():
         drawn = [chart for chart in charts if chart is not None]
         if drawn:
             yield Section(title, drawn)
@@ -181,11 +205,17 @@ def _reward(record: RunRecord) -> Chart | None:
     return draw("Mean reward per episode", curves)
 
 
-def _chart(
-    record: RunRecord, title: str, keys: Mapping[str, str], *, shows_zero: bool = False
-) -> Chart | None:
-    curves = [Curve(name, record.series(key)) for name, key in keys.items()]
-    return draw(title, [one for one in curves if one.points], shows_zero=shows_zero)
+def _charts(
+    record: RunRecord, drawn: Sequence[_Drawn], *, only_if_any: bool = False
+) -> list[Chart | None]:
+    """The charts of these; with `only_if_any`, curves that are 0 throughout are left out, as of what
+    did not happen there is nothing to see."""
+    charts = []
+    for one in drawn:
+        curves = [Curve(name, record.series(key)) for name, key in one.keys.items()]
+        shown = [c for c in curves if any(y for _, y in c.points) or (c.points and not only_if_any)]
+        charts.append(draw(one.title, shown, shows_zero=one.shows_zero))
+    return charts
 
 
 def _spans(record: RunRecord) -> dict[str, str]:
