@@ -321,6 +321,24 @@ def test_each_turn_renders_its_new_messages_only():
     assert renderer.bridged == [1] * 8
 
 
+@pytest.mark.parametrize(
+    "length", [1, 5000]
+)  # short ones are rendered in place, others in a thread
+def test_a_longer_prompt_is_what_rendering_everything_would_give(length: int):
+    class Lecture(Chat):
+        async def step(self, message: Message) -> MessageStepResult:
+            result = await super().step(message)
+            self.history[-1]["content"] = "x" * length
+            return result
+
+    inner, renderer = Lecture(turns=2), Bridges(TOKENIZER)
+    result = run(after(wrapped(inner, renderer=renderer), said("4")))
+
+    assert renderer.bridged == [1]
+    whole = RENDERER.build_generation_prompt(inner.history)
+    assert result.next_observation.to_ints() == whole.to_ints()
+
+
 def test_an_env_that_rewrites_history_gets_it_rendered():
     class Forgets(Chat):
         async def step(self, message: Message) -> MessageStepResult:
