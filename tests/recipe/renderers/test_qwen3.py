@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.recipe.renderers.conversations import PARIS, assistant, conversations, system, tool, user
 from tests.recipe.tokens import ID, ByteTokenizer
 from tinker import EncodedTextChunk, ModelInput
@@ -17,6 +18,7 @@ from mint.recipe.renderers.qwen3 import (
     Qwen3InstructRenderer,
     Qwen3Renderer,
 )
+from mint.recipe.renderers.qwen3_5 import Qwen35DisableThinkingRenderer, Qwen35Renderer
 from mint.recipe.renderers.streaming import (
     StreamingMessageHeader,
     StreamingTextDelta,
@@ -275,6 +277,28 @@ def test_a_response_that_ends_twice_is_cut_at_the_first_and_logged_once(caplog):
 def test_bytes_that_are_no_text_raise_nothing():
     message, _ = qwen3().parse_response([0xFF, 0xC3, END])
     assert message["content"] == "��"
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        Qwen3Renderer,
+        Qwen3DisableThinkingRenderer,
+        Qwen3InstructRenderer,
+        Qwen35Renderer,
+        Qwen35DisableThinkingRenderer,
+    ],
+)
+@settings(max_examples=40, deadline=None)
+@given(tokens=st.lists(st.integers(0, 255) | st.integers(min(ID.values()), max(ID.values()))))
+def test_no_sampled_tokens_are_too_strange_to_be_read(family, tokens: list[int]):
+    renderer = family(TOKENIZER)
+    message, termination = renderer.parse_response(tokens)
+    assert message["role"] == "assistant"
+    assert termination.is_clean == (tokens.count(END) == 1)
+    *_, whole = renderer.parse_response_streaming(tokens)
+    assert whole == message
+    renderer.build_generation_prompt([user("u"), message, user("v")])  # and can be history
 
 
 def test_instruct_takes_a_block_for_text():

@@ -20,6 +20,9 @@ class Qwen3Renderer(ChatMLRenderer):
     The turn being produced has a think block, empty if there was no reasoning. Reasoning before the
     last user message is left out of the prompt, so history is rewritten (no extension property).
 
+    Without any user message, or in a prompt that follows the assistant's own message, the template
+    has think blocks that no model would sample; there we write what it would.
+
     Source: chat template published with Qwen/Qwen3-0.6B.
     """
 
