@@ -61,7 +61,7 @@ test: $(READY)  ## the default tests: no network, no GPU
 	@$(BIN)/python -m pytest -m "not slow and not gpu and not postgres" $(SPREAD) $(PYTEST_ARGS)
 
 test-slow: $(READY)  ## the tests that take minutes
-	@$(BIN)/python -m pytest -m "slow and not gpu and not postgres" $(SPREAD) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "slow and not gpu and not postgres" $(PYTEST_ARGS)
 
 test-postgres: $(READY)  ## the tests of everything that touches PostgreSQL, on a server of their own
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
