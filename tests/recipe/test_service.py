@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -244,6 +245,37 @@ async def test_a_real_step_warns_of_nothing(real, server: LocalService):
     assert service.sequence_id(answer.sequences[0]) != service.sequence_id(answer.sequences[1])
     assert await connection.user_metadata_of(path) == {"a": "b"}
     await connection.delete_checkpoint(path)
+
+
+async def test_a_session_that_was_opened_here_is_ended_and_one_that_was_given_is_not(
+    real, server: LocalService, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MINT_API_KEY", server.key)
+    async with await Service.connect(base_url=server.url, user_metadata={}) as ours:
+        await ours.create_sampling_client(base_model=server.model)
+    with pytest.raises(RuntimeError, match="closed"):
+        await ours.create_sampling_client(base_model=server.model)
+
+    given = real()
+    async with await Service.connect(base_url=None, user_metadata={}, client=given):
+        pass
+    assert await Service(given).create_sampling_client(base_model=server.model)
+
+
+async def test_how_a_session_ended_is_told_and_a_server_that_is_gone_is_no_failure():
+    told: list[str] = []
+
+    class Gone:
+        def close(self, status: str) -> None:
+            told.append(status)
+            raise ConnectionError
+
+    for error in (None, ValueError(), asyncio.CancelledError()):
+        with suppress(ValueError, asyncio.CancelledError):
+            async with Service(Gone(), owns_client=True):
+                if error is not None:
+                    raise error
+    assert told == ["success", "errored", "interrupted"]
 
 
 async def test_code_that_blocks_the_loop_on_an_answer_does_not_deadlock(real, server: LocalService):

@@ -11,15 +11,21 @@ Clients are taken as they are, ours, upstream's or a test's, and called by name.
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import mint
 from mint import types
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+CLOSING_S = 10.0
+"""The SDK would try for minutes to tell a server that is gone."""
 
 
 # ------------------------------------------------------------------ promises
@@ -92,10 +98,15 @@ async def _in_thread(call: Callable[..., Any], *arguments: Any, **named: Any) ->
 
 
 class Service:
-    """One connection: makes clients, asks what the server can do, deletes checkpoints."""
+    """One connection: makes clients, asks what the server can do, deletes checkpoints.
 
-    def __init__(self, client: Any) -> None:
+    As a context manager it ends the session that it opened, so that the server need not wait for it
+    to fall silent; a client that was given is left open.
+    """
+
+    def __init__(self, client: Any, *, owns_client: bool = False) -> None:
         self.client = client
+        self._owns_client = owns_client
 
     @classmethod
     async def connect(
@@ -109,7 +120,31 @@ class Service:
         """
         if client is not None:
             return cls(await resolved(client))
-        return cls(await asyncio.to_thread(mint.ServiceClient, user_metadata, base_url=base_url))
+        made = await asyncio.to_thread(mint.ServiceClient, user_metadata, base_url=base_url)
+        return cls(made, owns_client=True)
+
+    async def __aenter__(self) -> "Service":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: Any
+    ) -> None:
+        if error is None:
+            await self.close("success")
+        else:
+            await self.close("errored" if isinstance(error, Exception) else "interrupted")
+
+    async def close(self, status: Literal["success", "errored", "interrupted"]) -> None:
+        """End the session, if it is ours and the SDK can (not before 0.38). A server that is gone is
+        no reason to fail, nor to wait."""
+        end = getattr(self.client, "close", None) if self._owns_client else None
+        if end is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                await resolved(end(status))
+        except Exception as error:
+            log.info("The session could not be ended: %s: %s", type(error).__name__, error)
 
     async def create_lora_training_client(
         self, base_model: str, rank: int, user_metadata: dict[str, str] | None = None
