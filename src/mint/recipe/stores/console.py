@@ -129,7 +129,9 @@ class _Bar:
             TimeElapsedColumn(),
             console=Console(stderr=True),
             refresh_per_second=4,
-            redirect_stdout=False,  # what a script prints must stay on stdout
+            # On the same terminal, what a script prints goes above the bar. Elsewhere it must stay
+            # on stdout, which rich would lead to stderr.
+            redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._progress.add_task(
             f"step 0/{total_steps}", total=total_steps, title=title
