@@ -34,7 +34,16 @@ def advantages_of(trajectory_groups_P: Sequence[TrajectoryGroup]) -> list[NDArra
     Raises:
         DataValidationError: a reward is not finite; names group and member.
     """
-    return [_centred(_finite_rewards(group, p)) for p, group in enumerate(trajectory_groups_P)]
+    return [group_advantages(group, p) for p, group in enumerate(trajectory_groups_P)]
+
+
+def group_advantages(group: TrajectoryGroup, index: int) -> NDArray[np.float64]:
+    """`advantages_of` for one group, `[G]`.
+
+    Args:
+        index: what errors call it.
+    """
+    return _centred(_finite_rewards(group, index))
 
 
 def compute_advantages(trajectory_groups_P: Sequence[TrajectoryGroup]) -> "list[torch.Tensor]":

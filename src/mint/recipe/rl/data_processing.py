@@ -139,23 +139,26 @@ def _datum(
     sequence.drop_opaque_end()
     if sequence.length < 2:
         return None
-    values = np.zeros((3, sequence.length), dtype=np.float32)
-    logprobs_T, advantages_T, mask_T = values
+    logprobs_T, advantages_T, mask_T = (
+        np.zeros(sequence.length - 1, dtype=np.float32) for _ in range(3)
+    )
     for turn in sequence.turns:
         logprobs = turn.action.logprobs
         _same_length("tokens of an action", len(turn.action.tokens), "logprobs", len(logprobs))
-        logprobs_T[turn.start : turn.stop] = logprobs
+        start = max(turn.start, 1)  # the very first token is no target: nothing precedes it
+        targets = slice(start - 1, max(turn.stop, 1) - 1)
+        logprobs_T[targets] = logprobs[start - turn.start :]
         if turn.is_trained:
-            advantages_T[turn.start : turn.stop] = advantage
-            mask_T[turn.start : turn.stop] = 1.0
+            advantages_T[targets] = advantage
+            mask_T[targets] = 1.0
     inputs, targets_T = _shifted(sequence)
     datum = types.Datum(
         model_input=inputs,
         loss_fn_inputs={
             "target_tokens": types.TensorData.from_numpy(targets_T),
-            "logprobs": types.TensorData.from_numpy(logprobs_T[1:].copy()),
-            "advantages": types.TensorData.from_numpy(advantages_T[1:].copy()),
-            "mask": types.TensorData.from_numpy(mask_T[1:].copy()),
+            "logprobs": types.TensorData.from_numpy(logprobs_T),
+            "advantages": types.TensorData.from_numpy(advantages_T),
+            "mask": types.TensorData.from_numpy(mask_T),
         },
     )
     return with_provenance(datum, sequence) if include_provenance else datum
@@ -173,7 +176,9 @@ def _shifted(sequence: MergedSequence) -> tuple[types.ModelInput, NDArray[np.int
         else np.zeros(run.length, dtype=np.int64)
         for run in (*before, last)
     ]
-    return types.ModelInput(chunks=chunks), np.concatenate(targets)[1:]
+    return types.ModelInput(chunks=chunks), (
+        targets[0] if len(targets) == 1 else np.concatenate(targets)
+    )[1:]
 
 
 def _text(tokens: list[int]) -> types.EncodedTextChunk:
