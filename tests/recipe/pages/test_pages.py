@@ -103,6 +103,17 @@ def test_tokens_are_shaded_by_advantage_and_by_surprise():
     assert tokens[0].numbers == "token 97, logprob -0.693, probability 0.500"
 
 
+def test_a_prompt_that_a_group_shares_is_shown_once():
+    alike = TranscriptGroup([], played([said("Why?", "a")], [said("Why?", "b")]))
+    unlike = TranscriptGroup([], played([said("Who?", "a")], [said("When?", "b")]))
+
+    text = "".join(
+        Tags(transcript_page(transcribe("train", 0, [alike, unlike], CharTokenizer()))).text
+    )
+
+    assert [text.count(prompt) for prompt in ("Why?", "Who?", "When?")] == [1, 1, 1]
+
+
 def test_a_run_page_has_curves_with_words_for_who_cannot_see_them(tmp_path):
     page = run_page(a_run(tmp_path / "run"))
 

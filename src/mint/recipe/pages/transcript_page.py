@@ -1,7 +1,7 @@
 """Transcripts for people: every sampled token, shaded by its advantage or by its logprob."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mint.recipe.pages.rendering import number, render
 from mint.recipe.pages.transcription import Episode, GroupTranscript, Piece, Transcript, Turn
@@ -25,7 +25,8 @@ class ShownTurn:
     """A prompt and its answer."""
 
     prompt_note: str
-    prompt: str
+    prompt: str | None
+    """None where the group shows it for all."""
     answer_note: str
     tokens: list[ShownToken]
     facts: str
@@ -45,6 +46,8 @@ class ShownGroup:
     """The attempts at one problem, or the first of them."""
 
     heading: str
+    prompt: str | None
+    """What all of them began with; None if they did not begin alike."""
     episodes: list[ShownEpisode]
     left_out: int
 
@@ -87,15 +90,26 @@ def _shown_group(index: int, group: GroupTranscript, largest: float, most: int) 
     rewards = [one.total_reward for one in group.episodes]
     mean = sum(rewards) / len(rewards) if rewards else math.nan
     tags = f" ({', '.join(group.tags)})" if group.tags else ""
-    episodes = [_shown_episode(i, one, largest) for i, one in enumerate(group.episodes[:most])]
+    prompt = _shared_prompt(group)
+    episodes = [
+        _shown_episode(i, one, largest, prompt) for i, one in enumerate(group.episodes[:most])
+    ]
     return ShownGroup(
         f"Group {index}{tags}: {len(rewards)} episodes, mean reward {mean:.3f}",
+        prompt,
         episodes,
         max(0, len(rewards) - most),
     )
 
 
-def _shown_episode(index: int, episode: Episode, largest: float) -> ShownEpisode:
+def _shared_prompt(group: GroupTranscript) -> str | None:
+    first = {one.turns[0].prompt if one.turns else None for one in group.episodes}
+    return first.pop() if len(first) == 1 and len(group.episodes) > 1 else None
+
+
+def _shown_episode(
+    index: int, episode: Episode, largest: float, shared_prompt: str | None
+) -> ShownEpisode:
     facts = [f"Episode {index}", f"reward {number(episode.total_reward)}"]
     if episode.advantage is not None:
         facts.append(f"advantage {episode.advantage:+.3f}")
@@ -106,6 +120,8 @@ def _shown_episode(index: int, episode: Episode, largest: float) -> ShownEpisode
     turns = [
         _shown_turn(i, turn, episode.advantage, largest) for i, turn in enumerate(episode.turns)
     ]
+    if turns and shared_prompt is not None:
+        turns[0] = replace(turns[0], prompt=None)
     return ShownEpisode(" · ".join(facts), turns, is_open=index == 0)
 
 
