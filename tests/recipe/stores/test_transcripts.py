@@ -2,6 +2,7 @@ import numpy as np
 from tests.recipe.run_folders import CharTokenizer, played, said
 
 from mint.recipe.pages.transcription import Transcript, read_transcript
+from mint.recipe.stores import transcripts
 from mint.recipe.stores.transcripts import TranscriptGroup, write_transcripts
 
 
@@ -27,3 +28,14 @@ def test_an_evaluation_is_named_after_its_split(tmp_path):
     assert sorted(path.name for path in (tmp_path / "iteration_000000").iterdir()) == [
         "eval_test.html", "eval_test_logtree.json",
     ]  # fmt: skip
+
+
+def test_a_page_that_cannot_be_made_ends_no_run(tmp_path, monkeypatch, caplog):
+    def fails(transcript: Transcript) -> str:
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr(transcripts, "transcript_page", fails)
+    write_transcripts(tmp_path, "train", 0, [], CharTokenizer())
+
+    assert read_transcript(tmp_path / "iteration_000000" / "train_logtree.json").groups == []
+    assert "no page" in caplog.text

@@ -57,6 +57,7 @@ def number(value: object, digits: int = 3) -> str:
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
+        auto_reload=False,  # a process keeps to the templates it began with
         autoescape=True,
         finalize=_shown,
         undefined=jinja2.StrictUndefined,

@@ -5,6 +5,7 @@ Two beside each other in `iteration_<six digits>/`: `train_logtree.json` for pro
 """
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,8 @@ from mint.recipe.pages.rendering import write
 from mint.recipe.pages.transcript_page import transcript_page
 from mint.recipe.pages.transcription import SCHEMA_VERSION, Decodes, Played, transcribe
 from mint.recipe.pages.transcription import TranscriptGroup as TranscriptGroup
+
+_log = logging.getLogger("mint.recipe.transcripts")
 
 
 def write_transcripts(
@@ -31,7 +34,10 @@ def write_transcripts(
     into.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(transcript)})
     (into / f"{stem}_logtree.json").write_text(text, encoding="utf-8")
-    write(into / f"{stem}.html", transcript_page(transcript))
+    try:
+        write(into / f"{stem}.html", transcript_page(transcript))
+    except Exception as error:  # an extra: what was said is in the other file, and the run goes on
+        _log.warning("%s could not be written: %s", into / f"{stem}.html", error)
 
 
 def file_stem(split: str) -> str:
