@@ -8,7 +8,7 @@ of chz, dataclass and pydantic objects.
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from pathlib import PurePath
 from typing import Any
@@ -45,7 +45,7 @@ def _described(value: Any, around: tuple[int, ...]) -> Any:
         return _described(value.item(), inside)
     if isinstance(value, PurePath):
         return str(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {_key(key): _described(each, inside) for key, each in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return _list(list(value), inside)
