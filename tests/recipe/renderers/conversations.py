@@ -117,7 +117,7 @@ _PIECES = [
     "a", "Bc", " ", "  ", "\n", "\n\n", "\t", "é", "中文", "7", "42", "{", "}", '"', "'s", "<", ">",
     "</", "|", ".", "!", "_", "🙂", " \n", "\r\n", "im_start", "user", "assistant",
 ]  # fmt: skip
-_BEGINS_ON_ITS_LINE = re.compile(r"[ \t]*\S|$")
+_BEGINS_ON_ITS_LINE = re.compile(r"[ \t]*\S|\Z")
 
 
 def _texts(count: int) -> list[str]:
