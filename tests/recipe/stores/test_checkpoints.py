@@ -17,6 +17,7 @@ from mint.recipe.checkpoint_utils import (
     save_checkpoint_async,
 )
 from mint.recipe.exceptions import CheckpointError, ConfigurationError
+from mint.recipe.service import Service
 from mint.recipe.stores.checkpoints import append_record, save_paths
 
 STEP = AdamParams(learning_rate=1e-4)
@@ -222,3 +223,22 @@ def test_a_named_renderer_wins_and_asks_nobody():
         load_checkpoint_path="tinker://x",
     )
     assert found == "llama3"
+
+
+@pytest.mark.parametrize(("noted", "expected"), [("llama3", "llama3"), (None, "qwen3")])
+async def test_the_checkpoints_renderer_comes_before_the_models(
+    noted: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+):
+    fake = FakeService()
+    metadata = {} if noted is None else {"renderer_name": noted}
+    client = await fake.create_lora_training_client("m", 8, user_metadata=metadata)
+    path = (await client.save_state("x")).path
+
+    async def connect(**named: object) -> Service:
+        return Service(fake)
+
+    monkeypatch.setattr(Service, "connect", connect)
+    found = await checkpoint_utils.resolve_renderer_name_from_checkpoint_or_default_async(
+        model_name="Qwen/Qwen3-0.6B", explicit_renderer_name=None, load_checkpoint_path=path
+    )
+    assert found == expected

@@ -41,8 +41,9 @@ async def resolve_renderer_name_from_checkpoint_or_default_async(
     if explicit_renderer_name is not None:
         return explicit_renderer_name
     if load_checkpoint_path is not None:
-        service = await Service.connect(base_url=base_url, user_metadata={})
-        noted = await get_renderer_name_from_checkpoint_async(service.client, load_checkpoint_path)
+        async with await Service.connect(base_url=base_url, user_metadata={}) as service:
+            metadata = await service.user_metadata_of(load_checkpoint_path)
+        noted = metadata.get("renderer_name")
         if noted is not None:
             return noted
     return get_recommended_renderer_name(model_name)
