@@ -4,6 +4,9 @@ import asyncio
 import json
 import logging
 import socket
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +30,10 @@ from tests.recipe.rl.guessing import (
 
 from mint import TensorData
 from mint.recipe.eval.evaluators import SamplingClientEvaluator
-from mint.recipe.exceptions import ConfigurationError, DataError
+from mint.recipe.exceptions import ConfigurationError, DataError, DataValidationError
 from mint.recipe.rl.config import KLReferenceConfig
 from mint.recipe.rl.rollout_strategy import RetryOnFailure
+from mint.recipe.rl.rollouts import get_rollout_executor
 from mint.recipe.rl.train import main
 
 REWARD = "env/all/reward/total"
@@ -219,6 +223,57 @@ def test_no_socket_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
     run(tmp_path, FakeService(alternating()), guesses(batches=1))
+
+
+HEAVY = ("torch", "transformers", "datasets", "rich")
+
+
+def test_a_run_with_a_registered_tokenizer_needs_no_heavy_package(tmp_path: Path):
+    """In a process of its own where these cannot be imported (the SDK takes torch if it is there)."""
+    script = f"""
+import asyncio, sys
+from pathlib import Path
+for name in {HEAVY}:
+    sys.modules[name] = None  # an import of it fails
+from mint.recipe.tokenizers import register_tokenizer
+from mint.recipe.rl.rollouts import get_rollout_executor
+from mint.recipe.rl.train import main
+from tests.recipe.fake_service import FakeService
+from tests.recipe.rl.guessing import alternating, config, guesses
+from tests.recipe.tokens import ByteTokenizer
+register_tokenizer("test/tiny", ByteTokenizer)
+folder = Path({str(tmp_path)!r})
+asyncio.run(main(config(folder, FakeService(alternating()), guesses(1), num_groups_to_log=1)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert rows(tmp_path)[0][REWARD] == 0.5
+    assert (tmp_path / "iteration_000000" / "train.html").exists()
+
+
+def test_spans_of_a_step_are_charted_and_traced_if_asked_for(tmp_path: Path):
+    run(
+        tmp_path, FakeService(alternating()), guesses(batches=3), span_chart_every=2,
+        enable_trace=True,
+    )  # fmt: skip
+
+    charts = sorted(path.name for path in tmp_path.glob("timing_gantt_*.html"))
+    assert [name.split("_")[-1] for name in charts] == ["000000.html", "000002.html"]
+    assert (tmp_path / "trace_events.jsonl").exists()
+
+
+def test_groups_can_be_played_in_an_executor(tmp_path: Path):
+    service = FakeService(alternating())
+
+    with ThreadPoolExecutor(2) as threads:
+        plan = config(tmp_path, service, guesses(batches=2))
+        asyncio.run(main(plan, rollout_executor=threads))
+
+    assert trained(service) == [[0, 1], [2, 3]]
+    assert get_rollout_executor() is None
 
 
 class Unwilling:
@@ -634,3 +689,23 @@ def test_the_bound_on_requests_in_flight_holds(tmp_path: Path):
     run(tmp_path, service, guesses(batches=1, groups=8), max_concurrent_requests=3)
 
     assert service.most_samples_in_flight == 3
+
+
+def test_a_reward_that_is_no_number_is_refused_by_the_name_of_its_group(tmp_path: Path):
+    class Broken(GuessGroup):
+        async def compute_group_rewards(
+            self, trajectory_group: Any, env_group: Any
+        ) -> list[tuple[float, Any]]:
+            return [(0.0, {}), (float("nan"), {})]
+
+    with pytest.raises(DataValidationError, match="group 1, member 1"):
+        run(tmp_path, FakeService(alternating()), [[GuessGroup(0), Broken(1)]])
+
+
+def test_a_run_of_no_steps_writes_no_row(tmp_path: Path):
+    service = FakeService(alternating())
+
+    run(tmp_path, service, guesses(batches=1), max_steps=0)
+
+    assert not (tmp_path / "metrics.jsonl").exists()
+    assert training_calls(service) == []

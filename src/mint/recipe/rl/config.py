@@ -136,7 +136,9 @@ class Config:
     base_url: str | None = None
     """None: what the client finds in its environment."""
     enable_trace: bool = False
+    """Also write the spans of every step as a trace viewer reads them."""
     span_chart_every: int = 0
+    """Steps between charts of where a step's seconds went; 0: none."""
     service_client: Any | None = None
     """A connected client to use in place of a new one, for instance one shared by many runs."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from mint import Datum
 from mint.recipe.completers import TokenCompleter
-from mint.recipe.rl.advantages import advantages_of, has_equal_rewards
+from mint.recipe.rl.advantages import group_advantages, has_equal_rewards
 from mint.recipe.rl.data_processing import assemble_training_data
 from mint.recipe.rl.rollout_limits import TerminationRewardPolicy
 from mint.recipe.rl.rollout_strategy import RolloutStrategy
@@ -92,7 +92,7 @@ class Group:
         played = self.trajectory_group
         if played is None or (drop_constant and has_equal_rewards(played)):
             return self
-        [self.advantages_G] = advantages_of([played])
+        self.advantages_G = group_advantages(played, self.index)
         self.data, origins = assemble_training_data(
             [played], [self.advantages_G], include_provenance
         )

@@ -67,8 +67,11 @@ class Records:
         self._logger.log_metrics(dict(row), step)
 
     def log_times(self, times: StepTimes, step: int) -> None:
-        """The spans of one step, in timing_spans.jsonl."""
+        """The spans of one step, in timing_spans.jsonl and as the config asks for charts."""
         self._folder.append_times(step, times, trace=self._config.enable_trace)
+        every = self._config.span_chart_every
+        if every and step % every == 0:
+            self._folder.write_span_chart(step, times)
 
     def show_progress(self, step: int, row: Mapping[str, float], health: StepHealth) -> None:
         """Advance the bar; say why the step could not learn, unless the last one said the same."""

@@ -40,15 +40,28 @@ class Begun:
             return None
 
 
-async def begin(
-    config: Config, resumed: CheckpointRecord | None, datasets: Datasets | None, link: str | None
-) -> Begun:
-    """Connect, and wait at once for the training client, the data set and the reference model."""
-    service = await Service.connect(
+async def connect(config: Config) -> Service:
+    """A connection of the run's own, or the client that the config brings."""
+    return await Service.connect(
         base_url=config.base_url,
         user_metadata=await asyncio.to_thread(_about_run, config),
         client=config.service_client,
     )
+
+
+async def begin(
+    config: Config,
+    service: Service,
+    resumed: CheckpointRecord | None,
+    datasets: Datasets | None,
+    link: str | None,
+) -> Begun:
+    """Wait at once for the training client, the data set and the reference model.
+
+    Args:
+        datasets: if they have been built already.
+        link: where a tracker shows the run.
+    """
     temperature = await _loss_temperature(config, service)
     async with task_group() as tasks:
         training = tasks.create_task(_training_client(config, service, resumed, link))

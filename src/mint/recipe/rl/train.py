@@ -23,11 +23,11 @@ from mint.recipe.rl.rollout_strategy import RolloutStrategy
 from mint.recipe.rl.rollouts import get_rollout_executor, set_rollout_executor
 from mint.recipe.rl.run import Run
 from mint.recipe.rl.saves import Saves
-from mint.recipe.rl.start import Begun, begin, first_step
+from mint.recipe.rl.start import Begun, begin, connect, first_step
 from mint.recipe.rl.types import RLDataset
 from mint.recipe.stores.checkpoints import CheckpointRecord, get_last_checkpoint
 from mint.recipe.stores.console import Progress
-from mint.recipe.stores.metrics_log import open_logger
+from mint.recipe.stores.metrics_log import Logger, open_logger
 from mint.recipe.stores.run_folder import RunFolder
 
 _log = logging.getLogger("mint.recipe.rl.train")
@@ -66,14 +66,24 @@ async def _resume_or_start(config: Config) -> None:
     with open_logger(
         folder, wandb_project=config.wandb_project, wandb_name=config.wandb_name, config=config
     ) as logger:
-        begun = await begin(config, resumed, datasets, logger.get_logger_url())
-        total = _announced_total(config, begun.datasets[0])
-        first = first_step(resumed)
-        _log.info("%s: steps %d to %d of %d", config.model_name, first, total - 1, total)
-        folder.move_rows_from(first)
-        progress = Progress(total, title=folder.path.name)
-        async with Records(config, folder, logger, progress, begun.find_tokenizer) as records:
-            await _schedule(_run_of(config, begun, records, resumed, total))
+        async with await connect(config) as service:
+            begun = await begin(config, service, resumed, datasets, logger.get_logger_url())
+            await _train(config, begun, resumed, folder, logger)
+
+
+async def _train(
+    config: Config,
+    begun: Begun,
+    resumed: CheckpointRecord | None,
+    folder: RunFolder,
+    logger: Logger,
+) -> None:
+    first, total = first_step(resumed), _announced_total(config, begun.datasets[0])
+    _log.info("%s: steps %d to %d of %d", config.model_name, first, total - 1, total)
+    folder.move_rows_from(first)
+    progress = Progress(total, title=folder.path.name)
+    async with Records(config, folder, logger, progress, begun.find_tokenizer) as records:
+        await _schedule(_run_of(config, begun, records, resumed, total))
 
 
 def total_steps(config: Config, dataset: RLDataset) -> int:
