@@ -106,21 +106,37 @@ class Home:
         )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    folder = tmp_path_factory.mktemp("home")
-    model = tiny_model(tmp_path_factory.mktemp("models"))
+@contextmanager
+def home_in(folder: Path, idle_s: int) -> Iterator[Home]:
+    """A home without a server yet; the one that a client starts there leaves after `idle_s`."""
+    model = tiny_model(folder / "models")
     env = {name: value for name, value in os.environ.items() if name.partition("_")[0] != "MINT"}
     env |= {
         "MINT_HOME": str(folder),
         "MINT_EMBEDDED_MODEL": model.spec,
-        "MINT_EMBEDDED_IDLE_S": str(IDLE_S),
+        "MINT_EMBEDDED_IDLE_S": str(idle_s),
         "OMP_NUM_THREADS": "1",
     }
     yield Home(folder, env)
     server = local_server.recorded(folder)
     if server is not None and local_server.is_alive(server.pid):
         os.kill(server.pid, signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    with home_in(tmp_path_factory.mktemp("home"), IDLE_S) as home:
+        yield home
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """A home whose server stays, however long the imports of its clients take on a busy machine."""
+    with home_in(tmp_path_factory.mktemp("served"), idle_s=600) as home:
+        first = home.start("-c", "import mint; mint.ServiceClient()")
+        _, err = first.communicate(timeout=200)
+        assert first.returncode == 0, err
+        yield home
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +176,7 @@ def test_the_server_leaves_when_its_clients_are_gone_and_the_checkpoints_stay(
     asked = home.start(
         "-m", "mint.cli.main", "sample", "--checkpoint", trained["B"].path,
         "--temperature", "0", "--max-tokens", "4", "say: ",
+        MINT_EMBEDDED_IDLE_S="600",  # the imports of a client can take longer than IDLE_S
     )  # fmt: skip
     out, err = asked.communicate(timeout=200)
 
@@ -171,46 +188,6 @@ def test_the_key_and_the_record_are_for_their_owner_only(home: Home, trained: di
     data = home.folder / "data"
     assert oct((data / "key").stat().st_mode & 0o777) == "0o600"
     assert oct(data.stat().st_mode & 0o777) == "0o700"
-
-
-def test_a_model_that_cannot_be_had_is_one_line_and_exit_code_1(home: Home):
-    asked = home.start("-m", "mint.cli.main", "sample", "--model", "no-such-model", "hello")
-    out, err = asked.communicate(timeout=200)
-    assert (asked.returncode, out) == (1, "")
-    complaint = [line for line in err.splitlines() if line.startswith("Error:")]
-    assert len(complaint) == 1
-    assert "no-such-model" in complaint[0]
-    assert "Traceback" not in err
-
-
-def test_upstreams_own_client_is_let_in_with_the_key_in_upstreams_form(home: Home):
-    with _stays(home) as server:
-        asked = home.start(
-            "-c", "import tinker; print(tinker.RestClient().get_server_capabilities().result())",
-            TINKER_BASE_URL=server.url, TINKER_API_KEY=f"tml-{server.key}",
-        )  # fmt: skip
-        out, err = asked.communicate(timeout=200)
-
-    assert asked.returncode == 0, err
-    assert "tiny" in out
-
-
-@contextmanager
-def _stays(home: Home) -> Iterator[local_server.LocalServer]:
-    """The local server, which a client of ours keeps: on a busy machine an import alone can take
-    longer than an idle server waits."""
-    holder = home.start(
-        "-c", "import mint; kept = mint.ServiceClient(); print('up', flush=True); input()"
-    )
-    assert holder.stdin
-    assert holder.stdout
-    assert holder.stdout.readline() == "up\n"
-    server = local_server.recorded(home.folder)
-    assert server is not None
-    try:
-        yield server
-    finally:
-        holder.communicate("\n", timeout=200)
 
 
 @pytest.mark.slow
@@ -227,13 +204,11 @@ def test_a_client_that_only_computes_keeps_its_server(home: Home):
     assert out.strip() == "2", err
 
 
-def test_a_record_left_by_a_killed_server_does_not_keep_the_next_client_away(home: Home):
-    first = home.start("-c", "import mint; mint.ServiceClient()")
-    assert first.wait(timeout=200) == 0
-    record = json.loads((home.folder / "data" / "server.json").read_text())
+def test_a_record_left_by_a_killed_server_does_not_keep_the_next_client_away(served: Home):
+    record = json.loads((served.folder / "data" / "server.json").read_text())
     os.kill(record["pid"], signal.SIGKILL)
 
-    second = home.start(
+    second = served.start(
         "-c", "import mint; print(mint.RestClient().get_server_capabilities().result())"
     )
     out, err = second.communicate(timeout=200)
@@ -242,8 +217,31 @@ def test_a_record_left_by_a_killed_server_does_not_keep_the_next_client_away(hom
     assert "tiny" in out
 
 
-def test_logprobs_that_went_through_the_sdk_and_back_are_known_as_sampled_here(home: Home):
-    process = home.start("-c", PARITY_SCRIPT)
+def test_a_model_that_cannot_be_had_is_one_line_and_exit_code_1(served: Home):
+    asked = served.start("-m", "mint.cli.main", "sample", "--model", "no-such-model", "hello")
+    out, err = asked.communicate(timeout=200)
+    assert (asked.returncode, out) == (1, "")
+    complaint = [line for line in err.splitlines() if line.startswith("Error:")]
+    assert len(complaint) == 1
+    assert "no-such-model" in complaint[0]
+    assert "Traceback" not in err
+
+
+def test_upstreams_own_client_is_let_in_with_the_key_in_upstreams_form(served: Home):
+    server = local_server.recorded(served.folder)
+    assert server is not None
+    asked = served.start(
+        "-c", "import tinker; print(tinker.RestClient().get_server_capabilities().result())",
+        TINKER_BASE_URL=server.url, TINKER_API_KEY=f"tml-{server.key}",
+    )  # fmt: skip
+    out, err = asked.communicate(timeout=200)
+
+    assert asked.returncode == 0, err
+    assert "tiny" in out
+
+
+def test_logprobs_that_went_through_the_sdk_and_back_are_known_as_sampled_here(served: Home):
+    process = served.start("-c", PARITY_SCRIPT)
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     metrics, sampled = json.loads(out.rpartition("RESULT|")[2])
