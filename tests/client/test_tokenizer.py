@@ -1,5 +1,6 @@
 """Tokenizers handed out by a server: cached once, checked always."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 import mint
 from mint.client.connect import Connection
+from mint.client.local_server import LocalServer
+from mint.client.settings import EMBEDDED_MODEL
 from mint.client.tokenizer import folder_for, load
 from mint.core.errors import ServerFaultError
+from mint.mint import tokenizer_folder
 
 
 @pytest.fixture
@@ -107,3 +111,45 @@ def test_a_loaded_tokenizer_is_reused(served, tmp_path: Path):
     folder = folder_for(connection(served), "m", tmp_path)
     assert folder is not None
     assert load(folder) is load(folder)
+
+
+# ------------------------------------------------------------ without a client
+
+
+@pytest.fixture
+def configured(served, monkeypatch):
+    monkeypatch.setenv("MINT_BASE_URL", served.url)
+    monkeypatch.setenv("MINT_API_KEY", "sk-env")
+    return served
+
+
+def test_the_configured_servers_files_are_had_without_a_client(configured):
+    folder = tokenizer_folder("acme/tiny")
+
+    assert folder is not None
+    assert load(folder).encode("b a") == [1, 0]
+    assert {asked.key for asked in configured.asked} == {"tml-sk-env"}
+    assert not [path for path in configured.paths() if "session" in path]
+
+
+def test_a_server_that_is_not_ours_has_no_files(configured):
+    configured.ours = False
+    assert tokenizer_folder("acme/tiny") is None
+
+
+def test_no_server_is_started_for_a_model_that_it_was_not_set_up_with(monkeypatch):
+    monkeypatch.setattr("mint.client.embedded.join_or_start", lambda settings: 1 / 0)
+    assert tokenizer_folder("acme/tiny") is None
+    with pytest.raises(ZeroDivisionError):
+        tokenizer_folder(EMBEDDED_MODEL)
+    monkeypatch.setenv("MINT_EMBEDDED", "0")
+    assert tokenizer_folder(EMBEDDED_MODEL) is None
+
+
+def test_an_embedded_server_that_runs_is_asked_for_any_model(served, monkeypatch):
+    server = LocalServer(served.url, os.getpid(), "sk-local", Path("/nonexistent"))
+    monkeypatch.setattr("mint.client.local_server.recorded", lambda home: server)
+    monkeypatch.setattr("mint.client.embedded.join_or_start", lambda settings: server)
+
+    assert tokenizer_folder("acme/tiny") is not None
+    assert {asked.key for asked in served.asked} == {"tml-sk-local"}

@@ -128,7 +128,7 @@ def local_folder(model_name: str) -> Path | None:
     return _in_hub_cache(_without_variant(model_name))
 
 
-def model_file(model_name: str, file_name: str) -> Any | None:
+def model_file(model_name: str, file_name: str) -> Any:
     """A JSON file of a model, such as config.json, from this machine or the server; None if neither
     has it. Never from a hub."""
     folder = local_folder(model_name) or _from_server(model_name)[0]
