@@ -21,6 +21,7 @@ from tests.recipe.rl.guessing import (
 from mint.recipe.exceptions import CheckpointError
 from mint.recipe.rl.config import AsyncConfig, Config, StreamMinibatchConfig
 from mint.recipe.rl.train import main
+from mint.recipe.stores.run_folder import RunFolder
 
 STEPS, GROUPS = 3, 2
 SCHEDULES = {
@@ -235,3 +236,26 @@ def test_a_folder_of_another_kind_of_run_is_refused(tmp_path: Path):
 
     with pytest.raises(CheckpointError, match="no `batch`"):
         asyncio.run(main(config(tmp_path, FakeService(), guesses(1))))
+
+
+def test_a_step_whose_row_could_not_be_written_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The row comes before the record that says the step is over."""
+    append = RunFolder.append_row
+
+    def disk_full_at_step_1(folder: RunFolder, row: dict[str, Any]) -> None:
+        if row["step"] == 1:
+            raise OSError("no space left")
+        append(folder, row)
+
+    service = FakeService(alternating())
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "append_row", disk_full_at_step_1)
+        with pytest.raises(OSError, match="no space left"):
+            asyncio.run(main(config(tmp_path, service, guesses(3, 1), save_every=1)))
+
+    asyncio.run(main(config(tmp_path, service, guesses(3, 1), save_every=1)))
+
+    assert [row["step"] for row in rows(tmp_path)] == [0, 1, 2]
+    assert service.training_clients[-1].steps == 3

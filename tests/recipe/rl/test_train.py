@@ -709,3 +709,17 @@ def test_a_run_of_no_steps_writes_no_row(tmp_path: Path):
 
     assert not (tmp_path / "metrics.jsonl").exists()
     assert training_calls(service) == []
+
+
+def test_a_step_that_could_not_learn_says_why_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    def cut(prompt: list[int], params: Any) -> Any:
+        return [BAD] * 8, [-0.5] * 8, "length"
+
+    run(tmp_path, FakeService(cut), guesses(batches=3), max_tokens=8)
+
+    told = [line for line in capsys.readouterr().err.splitlines() if "max_tokens=8" in line]
+    assert len(told) == 1
+    assert "max_tokens=8" in (tmp_path / "logs.log").read_text()
+    assert [row["health/could_learn"] for row in rows(tmp_path)] == [0, 0, 0]
