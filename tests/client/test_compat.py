@@ -216,6 +216,20 @@ def test_a_negative_stop_token_id_is_refused():
         mint.SamplingParams(stop_token_ids=[-1])
 
 
+def test_stop_token_ids_are_refused_where_the_sdk_would_drop_them(monkeypatch):
+    monkeypatch.setattr("tinker.__version__", "0.22.0")
+    assert mint.SamplingParams(stop=[5]).stop == [5]
+    with pytest.raises(ValueError, match=r"0\.22\.0 has no way to send them"):
+        mint.SamplingParams(stop_token_ids=[5])
+
+
+def test_our_clients_are_those_for_the_sdk_that_is_installed(monkeypatch):
+    # what they do there: tests/recipe/test_sdk_versions.py
+    for installed, module in (("0.22.0", "older_sdk"), ("0.38.0", "compat"), ("1.0.0", "compat")):
+        monkeypatch.setattr("tinker.__version__", installed)
+        assert mint._home("mint.client.compat") == f"mint.client.{module}"
+
+
 def test_closing_a_client_that_was_never_used_asks_nothing(service):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
