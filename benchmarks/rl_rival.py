@@ -11,6 +11,8 @@ from benchmarks.workloads import RLShape, arithmetic_prompts, group_advantages
 
 MICRO_BATCH = 16
 """Sequences of a training pass computed at once: the quickest of 8, 16 and 48 in train_step.py."""
+MICRO_BATCH_LONG = 8
+"""Of sequences of some hundred tokens, of which 16 did not fit into 24 GiB beside a server."""
 
 
 class Loop:
@@ -24,6 +26,7 @@ class Loop:
 
     def step(self, step: int, shape: dict[str, int]) -> dict[str, float]:
         size = RLShape(**shape)
+        micro_batch = MICRO_BATCH if size.max_tokens < 64 else MICRO_BATCH_LONG
         prompts = arithmetic_prompts(lambda text: self._tokenizer.encode(text).ids, step, size)
         advantages = [a for group in group_advantages(step, size) for a in group]
         phases = harness.Phases()
@@ -34,7 +37,7 @@ class Loop:
             for b in range(len(advantages))
             for prompt in [prompts[b // size.group]]
         ]
-        passed = rivals.policy_pass(self._model, data, MICRO_BATCH)
+        passed = rivals.policy_pass(self._model, data, micro_batch)
         phases.end("fb")
         self._optimizer.step()
         self._optimizer.zero_grad()
