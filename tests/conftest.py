@@ -9,10 +9,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tests import postgres as servers
 
 from mint.client.settings import EMBEDDED_MODEL
 from mint.testing import LocalService, local_service
+
+settings.register_profile("mint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("mint")  # no test asserts a time; a machine may be busy
 
 _MOST_WORKERS = 4
 """Each holds the embedded model and what came with torch: 2 GB."""
