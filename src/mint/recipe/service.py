@@ -3,89 +3,26 @@
 What it knows of the SDK and nobody else has to (tinker 0.22 to 0.38):
 
 - calls that make a client wait for it in older releases and promise it in newer ones;
-- a promise is a concurrent future, an awaitable, or an awaitable of an awaitable;
+- a promise has many forms (mint.recipe.promises);
 - some fields of answers are not there in every release.
 
 Clients are taken as they are, ours, upstream's or a test's, and called by name.
 """
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
 
 import mint
 from mint import types
-
-T = TypeVar("T")
+from mint.recipe.promises import Submitted
+from mint.recipe.promises import resolved as resolved
 
 log = logging.getLogger(__name__)
 
 CLOSING_S = 10.0
 """The SDK would try for minutes to tell a server that is gone."""
-
-
-# ------------------------------------------------------------------ promises
-
-
-async def resolved(value: Any) -> Any:
-    """What a call of the SDK comes to: a value, or whatever the last of its promises gives.
-
-    The loop is never held up. Cancelling this ends our waiting and leaves the request as it is: it
-    has been sent, and for a training client its place in the order of calls is taken.
-    """
-    while True:
-        pending = _plain_future(value)
-        if pending is not None:
-            value = await _waited_for(pending)
-        elif inspect.isawaitable(value):
-            value = await value
-        else:
-            return value
-
-
-def _plain_future(value: Any) -> Future[Any] | None:
-    """The concurrent future that a promise stands for or is, if there is one."""
-    behind = getattr(value, "future", None)  # first: some are a future themselves, and warn if used
-    pending = behind() if inspect.ismethod(behind) else value
-    return pending if isinstance(pending, Future) else None
-
-
-async def _waited_for(pending: Future[T]) -> T:
-    # asyncio.wrap_future would hand a cancellation on, and a shielded task would stay behind.
-    loop = asyncio.get_running_loop()
-    here: asyncio.Future[T] = loop.create_future()
-
-    def arrived(done: Future[T]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_hand_over, done, here)
-
-    pending.add_done_callback(arrived)
-    return await here
-
-
-def _hand_over(done: Future[T], here: "asyncio.Future[T]") -> None:
-    if here.done():  # our waiting was cancelled
-        return
-    if done.cancelled():
-        here.cancel()
-    elif (error := done.exception()) is not None:
-        here.set_exception(error)
-    else:
-        here.set_result(done.result())
-
-
-class Submitted(Generic[T]):
-    """A request that has its place in the order of calls; await it for the answer."""
-
-    def __init__(self, promise: Any) -> None:
-        self._promise = promise
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        return resolved(self._promise).__await__()
 
 
 async def _in_thread(call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
