@@ -33,9 +33,11 @@ import os
 import random
 import re
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import chz
 from dotenv import load_dotenv
@@ -44,6 +46,7 @@ import mint
 from mint import recipe
 from mint.recipe import EnvFromMessageEnv, MessageEnv, MessageStepResult, get_tokenizer
 from mint.recipe.messages import get_text_content
+from mint.recipe.service import Service
 
 # ------------------------------------------------------------------- the game
 
@@ -239,7 +242,9 @@ class GuessingDatasetBuilder(recipe.rl.types.RLDatasetBuilder):
 # ------------------------------------------------------------------- the run
 
 
-def make_config(settings: Settings, renderer_name: str) -> recipe.rl.train.Config:
+def make_config(
+    settings: Settings, renderer_name: str, service_client: Any
+) -> recipe.rl.train.Config:
     return recipe.rl.train.Config(
         learning_rate=settings.learning_rate,
         dataset_builder=GuessingDatasetBuilder(settings=settings, renderer_name=renderer_name),
@@ -250,25 +255,15 @@ def make_config(settings: Settings, renderer_name: str) -> recipe.rl.train.Confi
         max_steps=settings.steps,
         save_every=10,
         log_path=settings.log_path,
+        service_client=service_client,
     )
 
 
-def connect(settings: Settings) -> mint.ServiceClient:
-    """A client of a server that answers, knows the key and has the model.
-
-    Raises:
-        SetupError: it has not; with the models that it has.
-    """
-    service = mint.ServiceClient()  # starts or joins the embedded server, if there is no other
-    offered = mint.RestClient().get_server_capabilities().result().supported_models
-    models = [str(one.model_name) for one in offered]
-    print(f"Server supports {len(models)} models", flush=True)
-    if settings.base_model not in models:
-        raise SetupError(
-            f"MINT_BASE_MODEL={settings.base_model}: this server offers "
-            f"{', '.join(models) or 'nothing'}."
-        )
-    return service
+def supported_models(client: Any) -> list[str]:
+    """Names of the base models that the server offers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of a newer call that older SDKs lack
+        return [str(one.model_name) for one in client.get_server_capabilities().supported_models]
 
 
 def print_banner(settings: Settings, renderer_name: str) -> None:
@@ -286,14 +281,25 @@ def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def run() -> None:
-    settings = read_settings(os.environ)
-    service = connect(settings)
-    renderer_name = recipe.get_recommended_renderer_name(settings.base_model)
-    print_banner(settings, renderer_name)
-    print("Starting RL training loop...", flush=True)
-    config = chz.replace(make_config(settings, renderer_name), service_client=service)
-    asyncio.run(recipe.rl.train.main(config=config))
+async def run(settings: Settings) -> None:
+    """Train; a run that is complete is left as it is.
+
+    Raises:
+        SetupError: the server has not the model; with those that it has.
+    """
+    metadata = {"recipe_name": "multi_turn_rl"}
+    async with await Service.connect(base_url=None, user_metadata=metadata) as service:
+        models = await asyncio.to_thread(supported_models, service.client)
+        print(f"Server supports {len(models)} models", flush=True)
+        if settings.base_model not in models:
+            raise SetupError(
+                f"MINT_BASE_MODEL={settings.base_model}: this server offers "
+                f"{', '.join(models) or 'nothing'}."
+            )
+        renderer_name = recipe.get_recommended_renderer_name(settings.base_model)
+        print_banner(settings, renderer_name)
+        print("Starting RL training loop...", flush=True)
+        await recipe.rl.train.main(config=make_config(settings, renderer_name, service.client))
     print("Training complete.")
     log(f"To look at it: mint runs show {settings.log_path} --html run.html")
 
@@ -301,7 +307,7 @@ def run() -> None:
 def main() -> int:
     load_dotenv(Path.cwd() / ".env")
     try:
-        run()
+        asyncio.run(run(read_settings(os.environ)))
     except (SetupError, mint.ConfigError, recipe.exceptions.ConfigurationError) as error:
         log(f"Cannot start: {error}")
         return 2

@@ -33,6 +33,7 @@ import random
 import re
 import sys
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ from dotenv import load_dotenv
 import mint
 from mint import recipe
 from mint.recipe import EnvFromMessageEnv, MessageEnv, MessageStepResult, get_tokenizer, sweep
+from mint.recipe.service import Service
 from mint.recipe.stores.sweep_record import Entry, State
 
 # ------------------------------------------------------------ the environment
@@ -343,39 +345,46 @@ def log(text: str) -> None:
 # ---------------------------------------------------------------------- main
 
 
-def connect(settings: Settings) -> mint.ServiceClient:
-    """A client of a server that answers, knows the key and has the model.
+def supported_models(client: Any) -> list[str]:
+    """Names of the base models that the server offers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of a newer call that older SDKs lack
+        return [str(one.model_name) for one in client.get_server_capabilities().supported_models]
+
+
+async def preflight(service: Service, settings: Settings) -> None:
+    """See that the server knows the key and has the model.
 
     Raises:
-        SetupError: it has not; with the models that it has.
+        SetupError: it has not that model; with those that it has.
     """
-    print("Connecting to MinT server...")
-    print(f"Endpoint: {os.environ.get('MINT_BASE_URL') or 'embedded, on this machine'}", flush=True)
-    service = mint.ServiceClient()  # starts or joins the embedded server, if there is no other
-    offered = mint.RestClient().get_server_capabilities().result().supported_models
-    models = [str(one.model_name) for one in offered]
+    models = await asyncio.to_thread(supported_models, service.client)
     print(f"Auth preflight: OK ({len(models)} supported models)", flush=True)
     if settings.base_model not in models:
         raise SetupError(
             f"MINT_BASE_MODEL={settings.base_model}: this server offers "
             f"{', '.join(models) or 'nothing'}."
         )
-    return service
 
 
-async def run(settings: Settings, service: mint.ServiceClient) -> bool:
+async def run(settings: Settings) -> bool:
     """Run the sweep; whether every configuration finished."""
-    renderer_name = recipe.get_recommended_renderer_name(settings.base_model)
-    print_banner(settings, renderer_name)
-    stem = choose_stem(settings, renderer_name)
-    report = await sweep.run(
-        make_grid(settings, renderer_name, stem),
-        folder=stem,
-        train=recipe.rl.train.main,
-        service_client=service,
-        title=f"RL hyperparameters on {settings.base_model}",
-        on_change=announce,
-    )
+    print("Connecting to MinT server...")
+    print(f"Endpoint: {os.environ.get('MINT_BASE_URL') or 'embedded, on this machine'}", flush=True)
+    metadata = {"recipe_name": "rl_hyperparameters"}
+    async with await Service.connect(base_url=None, user_metadata=metadata) as service:
+        await preflight(service, settings)
+        renderer_name = recipe.get_recommended_renderer_name(settings.base_model)
+        print_banner(settings, renderer_name)
+        stem = choose_stem(settings, renderer_name)
+        report = await sweep.run(
+            make_grid(settings, renderer_name, stem),
+            folder=stem,
+            train=recipe.rl.train.main,
+            service_client=service.client,
+            title=f"RL hyperparameters on {settings.base_model}",
+            on_change=announce,
+        )
     print_summary(report)
     return not report.failed
 
@@ -383,8 +392,7 @@ async def run(settings: Settings, service: mint.ServiceClient) -> bool:
 def main() -> int:
     load_dotenv(Path.cwd() / ".env")
     try:
-        settings = read_settings(os.environ)
-        return 0 if asyncio.run(run(settings, connect(settings))) else 1
+        return 0 if asyncio.run(run(read_settings(os.environ))) else 1
     except (SetupError, mint.ConfigError, recipe.exceptions.ConfigurationError) as error:
         log(f"Cannot start: {error}")
         return 2

@@ -19,6 +19,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,7 @@ from mint.recipe.stores.sweep_record import (
     read_record,
     write_record,
 )
+from mint.recipe.tasks import task_group
 
 PAGE = "sweep.html"
 _log = logging.getLogger("mint.recipe.sweep")
@@ -114,14 +116,15 @@ async def run(
     if side_by_side < 1:
         raise ConfigurationError(f"side_by_side={side_by_side}: give 1 or more.")
     _check_unique(configurations)
-    with claimed(Path(folder)):
+    async with AsyncExitStack() as held:
+        held.enter_context(claimed(Path(folder)))
         progress = _Progress.open(Path(folder), title, configurations, on_change)
         waiting = [one for one in configurations if not progress.skips(one)]
         train = train or _rl_main()
-        clients = await _shared_clients(waiting, service_client)
+        clients = await _shared_clients(waiting, service_client, held)
         await progress.show()
         places = asyncio.Semaphore(side_by_side)
-        async with asyncio.TaskGroup() as tasks:
+        async with task_group() as tasks:
             for one in waiting:
                 training = partial(train, config=_with_client(one.config, clients))
                 tasks.create_task(_run_one(one, training, places, progress))
@@ -270,18 +273,17 @@ def _check_unique(configurations: Sequence[Configuration]) -> None:
 
 
 async def _shared_clients(
-    configurations: Sequence[Configuration], given: Any | None
+    configurations: Sequence[Configuration], given: Any | None, held: AsyncExitStack
 ) -> Mapping[str | None, Any]:
-    """A connected client per server that a config names and brings no client for."""
+    """A connected client per server that a config names and brings no client for. What is opened
+    here is closed with `held`."""
     urls = {one.config.base_url for one in configurations if _wants_client(one.config)}
-    return {
-        url: (
-            await Service.connect(
-                base_url=url, user_metadata={"recipe_name": "mint.recipe.sweep"}, client=given
-            )
-        ).client
-        for url in sorted(urls, key=str)
-    }
+    metadata = {"recipe_name": "mint.recipe.sweep"}
+    clients = {}
+    for url in sorted(urls, key=str):
+        service = await Service.connect(base_url=url, user_metadata=metadata, client=given)
+        clients[url] = (await held.enter_async_context(service)).client
+    return clients
 
 
 def _wants_client(config: Any) -> bool:

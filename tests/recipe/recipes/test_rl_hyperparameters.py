@@ -178,9 +178,14 @@ def test_one_page_compares_them(finished):
     assert_harmless(text)
 
 
-def test_a_model_that_the_server_lacks_is_refused_with_those_it_has(shared_service, monkeypatch):
+async def test_a_model_that_the_server_lacks_is_refused_with_those_it_has(
+    shared_service, monkeypatch, tmp_path
+):
     monkeypatch.setenv("MINT_BASE_URL", shared_service.url)
     monkeypatch.setenv("MINT_API_KEY", shared_service.key)
 
     with pytest.raises(script.SetupError, match=f"this server offers {EMBEDDED_MODEL}"):
-        script.connect(script.read_settings({"MINT_BASE_MODEL": "other/model"}))
+        await script.run(
+            script.read_settings({"MINT_BASE_MODEL": "other/model", "MINT_LOG_ROOT": str(tmp_path)})
+        )
+    assert list(tmp_path.iterdir()) == []
