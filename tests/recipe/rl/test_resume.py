@@ -259,3 +259,15 @@ def test_a_step_whose_row_could_not_be_written_is_run_again(
 
     assert [row["step"] for row in rows(tmp_path)] == [0, 1, 2]
     assert service.training_clients[-1].steps == 3
+
+
+def test_a_run_goes_on_under_another_schedule(tmp_path: Path):
+    service = FakeService(alternating())
+    asyncio.run(main(config(tmp_path, service, guesses(4), max_steps=1)))
+
+    fields = {"async_config": AsyncConfig(max_steps_off_policy=1, groups_per_batch=2)}
+    asyncio.run(main(config(tmp_path, service, guesses(4), max_steps=3, **fields)))
+    asyncio.run(main(config(tmp_path, service, guesses(4))))
+
+    assert trained(service) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert ["walked" in record for record in records(tmp_path)] == [False, True, False]

@@ -6,6 +6,7 @@ import logging
 import socket
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,37 @@ def test_the_config_is_written_down(tmp_path: Path):
     run(tmp_path, FakeService(alternating()), guesses(batches=1), max_tokens=5)
 
     assert json.loads((tmp_path / "config.json").read_text())["max_tokens"] == 5
+
+
+def test_the_training_client_and_the_data_set_are_waited_for_at_once(tmp_path: Path):
+    """Here the client is there only once the data set has been built."""
+    built = threading.Event()
+
+    def wait_for_data(call: Any) -> None:
+        if call.name == "create_lora_training_client":
+            assert built.wait(20)
+
+    service = FakeService(alternating(), fail=wait_for_data)
+
+    @chz.chz
+    class Late(Data):
+        async def __call__(self) -> Any:
+            built.set()
+            return await Data.__call__(self)
+
+    run(tmp_path, service, [], dataset_builder=Late(batches=guesses(batches=1)))
+
+    assert len(rows(tmp_path)) == 1
+
+
+def test_a_client_is_told_what_it_trains(tmp_path: Path):
+    service = FakeService(alternating())
+
+    run(tmp_path, service, guesses(batches=1), renderer_name="qwen3", lora_rank=7)
+
+    [call] = service.called("create_lora_training_client")
+    assert (call.arguments["base_model"], call.arguments["rank"]) == ("test/tiny", 7)
+    assert call.arguments["user_metadata"] == {"renderer_name": "qwen3"}
 
 
 def test_a_config_without_folder_and_recipe_name_runs(

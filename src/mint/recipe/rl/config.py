@@ -133,6 +133,7 @@ class Config:
     wandb_project: str | None = None
     wandb_name: str | None = None
     session_name: str | None = None
+    """Noted with the session on the server."""
     base_url: str | None = None
     """None: what the client finds in its environment."""
     enable_trace: bool = False

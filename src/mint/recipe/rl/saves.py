@@ -61,8 +61,8 @@ class Saves:
         training_client: Any,
         resumed: CheckpointRecord | None = None,
     ) -> None:
-        self.walked = _walked_of(resumed)
-        """Noted with every save; only the asynchronous schedule changes it."""
+        self.walked = _walked_of(resumed) if config.async_config else None
+        """Noted with every save of the asynchronous schedule, which keeps it up to date."""
         self._config = config
         self._service = service
         self._training_client = training_client
@@ -103,11 +103,11 @@ class Saves:
             _log.warning("the rolling checkpoint %s could not be deleted: %s", replaced, error)
 
 
-def _walked_json(walked: Walked) -> dict[str, Any]:
-    return {} if walked == Walked() else {"walked": [walked.below, list(walked.ahead)]}
+def _walked_json(walked: Walked | None) -> dict[str, Any]:
+    return {} if walked is None else {"walked": [walked.below, list(walked.ahead)]}
 
 
-def _walked_of(record: CheckpointRecord | None) -> Walked:
-    """What a record says the asynchronous schedule had trained."""
-    below, ahead = (record.get("walked") if record else None) or (0, [])
-    return Walked(below, tuple(ahead))
+def _walked_of(record: CheckpointRecord | None) -> Walked | None:
+    """What a record says the asynchronous schedule had trained; None: it was another schedule."""
+    kept = record.get("walked") if record else None
+    return None if kept is None else Walked(kept[0], tuple(kept[1]))

@@ -132,9 +132,12 @@ async def _loss_temperature(config: Config, service: Service) -> float | None:
 
 
 def _about_run(config: Config) -> dict[str, str]:
-    revision = git_revision()
-    about = {"recipe_name": config.recipe_name}
-    return about if revision is None else {**about, "git_revision": revision}
+    about = {
+        "recipe_name": config.recipe_name,
+        "session_name": config.session_name,
+        "git_revision": git_revision(),
+    }
+    return {key: value for key, value in about.items() if value is not None}
 
 
 def first_step(resumed: CheckpointRecord | None) -> int:

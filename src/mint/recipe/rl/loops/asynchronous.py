@@ -25,7 +25,8 @@ async def run_asynchronous(run: Run, mode: AsyncConfig) -> None:
     The data set is walked group by group, past its end and on from its beginning if steps times
     groups_per_batch are more than it has. Evaluations run beside training.
     """
-    walk = Walk(run.saves.walked, run.total_steps * mode.groups_per_batch)
+    before = Walked(run.first_step * mode.groups_per_batch)  # after a start on another schedule
+    walk = Walk(run.saves.walked or before, run.total_steps * mode.groups_per_batch)
     sampler = await run.starting_sampler()
     async with task_group() as tasks:
         rollouts = Rollouts(run, mode, sampler)
