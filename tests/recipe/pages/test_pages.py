@@ -146,6 +146,16 @@ def test_of_troubles_that_never_came_no_chart_is_drawn(tmp_path):
     assert "Groups that failed" not in text
 
 
+def test_rewards_are_drawn_by_tag_and_metrics_of_the_users_own_by_name(tmp_path):
+    own = {"env/easy/reward/total": 0.9, "env/hard/reward/total": 0.1, "env/all/total_cost": 3.0}
+    page = run_page(write_run(tmp_path, [row(0, 1, 0.5, **own)]))
+
+    text = "".join(Tags(page).text)
+    assert "Mean reward by tag" in text
+    assert "easy: 0.9 at step 0. hard: 0.1 at step 0." in text
+    assert "total_cost: 3 at step 0." in text
+
+
 def test_a_run_page_shows_transcripts_from_start_to_end(tmp_path):
     folder = a_run(tmp_path / "run")
     group = TranscriptGroup([], played(*[[said("Q", str(i))] for i in range(10)]), [0.0] * 10)

@@ -183,10 +183,16 @@ _HEALTH = (
 def _sections(record: RunRecord) -> Iterator[Section]:
     """The charts that have something to show, under their headings."""
     measured = [_Drawn(name, {name: f"env/all/{name}"}, False) for name in env_names(record)]
+    tags = [key for key in record.keys("env/") if key.endswith("/reward/total") and key != REWARD]
+    by_tag = _Drawn(
+        "Mean reward by tag",
+        {key.removeprefix("env/").removesuffix("/reward/total"): key for key in tags},
+        False,
+    )
     stops = record.keys("env/all/frac/stop/")
     ends = _Drawn("How episodes ended, share", {key.rpartition("/")[2]: key for key in stops})
     sections = {
-        "Reward": [_reward(record), *_charts(record, [*measured, _BY_GROUP])],
+        "Reward": [_reward(record), *_charts(record, [by_tag, *measured, _BY_GROUP])],
         "Policy": _charts(record, _POLICY),
         "Lengths": _charts(record, [*_LENGTHS, ends]),
         "Health": _charts(record, _HEALTH, only_if_any=True),

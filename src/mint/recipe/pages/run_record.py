@@ -81,7 +81,8 @@ def read_run(folder: Path) -> RunRecord:
 
 
 _OURS = (
-    "reward/", "by_group/", "frac/", "stop/", "total_", "ac_tokens", "ob_tokens", "turns_per",
+    "reward/", "by_group/", "frac/", "stop/", "total_episodes", "total_turns", "total_ac_tokens",
+    "total_ob_tokens", "total_cached_ob_tokens", "ac_tokens", "ob_tokens", "turns_per",
     "datums_per", "max_tokens_reached", "context_overflow", "parse_error", "zero_reward_on_limit",
     "num_truncations",
 )  # fmt: skip
