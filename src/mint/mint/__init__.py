@@ -25,22 +25,21 @@ if TYPE_CHECKING:
     )
 
 _OPERATIONS = (
-    "InterpolatedCheckpoint",
-    "ReverseKLDatum",
-    "forward_backward_reverse_kl",
-    "forward_backward_reverse_kl_async",
-    "interpolate_checkpoints",
-    "interpolate_checkpoints_async",
-)
-"""Of mint.client.extensions; found when first used, since an older SDK has no way to send them."""
+    "InterpolatedCheckpoint", "ReverseKLDatum", "forward_backward_reverse_kl",
+    "forward_backward_reverse_kl_async", "interpolate_checkpoints", "interpolate_checkpoints_async",
+)  # fmt: skip
+"""They need a recent SDK; the rest, and so the recipes, works with an older one as well."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _OPERATIONS:
-        return getattr(import_module("mint.client.extensions"), name)
-    if name == "renderers":
-        return import_module("mint.mint.renderers")  # light until then: recipes are another room
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module("mint.client.extensions"), name)
+    elif name == "renderers":
+        value = import_module("mint.mint.renderers")  # light until then: recipes are another room
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
