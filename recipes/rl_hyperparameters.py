@@ -52,7 +52,7 @@ from mint.recipe.stores.sweep_record import Entry, State
 
 
 class ArithmeticMessageEnv(MessageEnv):
-    """One question; the first number of the answer counts."""
+    """One question; the first number of the answer counts, behind an echo of the question."""
 
     def __init__(self, question: str, answer: str) -> None:
         self.question = question
@@ -87,9 +87,16 @@ def _extract_content(message: recipe.Message) -> str:
     return "".join(part.get("text", "") for part in content)
 
 
+_ECHO = re.compile(r"\d+\s*(?:\+|plus|and)\s*\d+")
+
+
 def _first_number(text: str) -> str | None:
-    """The first integer in the text, without leading zeros; None if there is none."""
-    found = re.search(r"-?\d{1,30}", text)
+    """The first integer in the text, without leading zeros; None if there is none.
+
+    A small model repeats the question before it answers ("3 + 4 = 7", "the sum of 3 and 4 is 7");
+    what it repeats is no answer.
+    """
+    found = re.search(r"-?\d{1,30}", _ECHO.sub("", text))
     return str(int(found[0])) if found else None
 
 

@@ -28,7 +28,9 @@ SCRIPT = Path(script.__file__)
 
 @pytest.mark.parametrize(
     ("answer", "reward", "correct"),
-    [("12", 1.0, 1.0), (" 012\n", 1.0, 1.0), ("12, not 13", 1.0, 1.0), ("13", -0.25, 0.0), ("no", -0.25, 0.0)],
+    [("12", 1.0, 1.0), (" 012\n", 1.0, 1.0), ("12, not 13", 1.0, 1.0), ("13", -0.25, 0.0), ("no", -0.25, 0.0),
+     ("5 + 7 = 12", 1.0, 1.0), ("The sum of 5 and 7 is 12.", 1.0, 1.0), ("5 + 7", -0.25, 0.0),
+     ("5 plus 7 equals 13, or 12", -0.25, 0.0)],
 )  # fmt: skip
 async def test_the_first_number_of_an_answer_counts(answer, reward, correct):
     env = script.ArithmeticMessageEnv("What is 5 + 7?", "12")
