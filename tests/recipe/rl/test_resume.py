@@ -271,3 +271,34 @@ def test_a_run_goes_on_under_another_schedule(tmp_path: Path):
 
     assert trained(service) == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert ["walked" in record for record in records(tmp_path)] == [False, True, False]
+
+
+def test_a_straggler_that_a_kill_cut_off_is_trained_after_the_resume_and_the_others_are_not(
+    tmp_path: Path,
+):
+    stuck = [True]
+
+    async def first(place: int) -> None:
+        if place == 0 and stuck:
+            await asyncio.sleep(60)
+
+    def third_update(call: Call) -> Exception | None:
+        is_third = call.name == "optim_step" and len(service.called("optim_step")) == 3
+        return Killed() if is_third and stuck else None
+
+    service = Remembering(third_update)
+    fields: dict[str, Any] = {
+        "save_every": 1,
+        "async_config": AsyncConfig(max_steps_off_policy=1, groups_per_batch=2),
+    }
+    with pytest.raises(Killed):
+        asyncio.run(main(config(tmp_path, service, guesses(4, first=first), **fields)))
+    assert records(tmp_path)[-1]["walked"] == [0, [1, 2, 3, 4]]
+
+    stuck.clear()
+    asyncio.run(main(config(tmp_path, service, guesses(4, first=first), **fields)))
+
+    final = records(tmp_path)[-1]
+    assert final["walked"] == [8, []]
+    assert sorted(service.seen[final["state_path"]]) == list(range(8))
+    assert rows(tmp_path)[2]["step"] == 2
