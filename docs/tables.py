@@ -19,7 +19,7 @@ import click
 from docs.chinese import CHINESE
 from fastapi.routing import APIRoute
 
-from docs import numerics, performance
+from docs import numerics, performance, recipes
 from mint.cli.main import main as mint_command
 from mint.core.losses import LOSSES, REFUSED
 from mint.server.app import ROUTERS
@@ -146,6 +146,11 @@ def real_model(say: Say) -> str:
     return _table(*numerics.real_model(say))
 
 
+def rl_config(say: Say) -> str:
+    """Every field of an RL run's config."""
+    return _table(*recipes.table(say))
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(re.sub(" +", " ", f"| {' | '.join(line)} |") for line in lines)
@@ -162,6 +167,7 @@ TABLES: Mapping[str, Callable[[Say], str]] = {
     "measured_on": measured_on,
     "scaling": performance.scaling,
     "real_model": real_model,
+    "rl_config": rl_config,
 }
 
 
