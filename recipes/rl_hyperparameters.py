@@ -103,7 +103,7 @@ def _first_number(text: str) -> str | None:
 def make_question(rng: random.Random) -> tuple[str, str]:
     """A sum of two small numbers, and its answer."""
     a, b = rng.randint(1, 9), rng.randint(1, 9)
-    return f"What is {a} + {b}?", str(a + b)
+    return f"{a} + {b} = ?", str(a + b)
 
 
 @dataclass(frozen=True)
