@@ -145,6 +145,25 @@ def test_one_advantage_too_few_is_refused():
         assemble_training_data([rewarded(1.0, 0.0)], [[0.5]])
 
 
+def test_the_prompt_that_a_group_shows_is_in_all_of_its_data_and_copied_into_none():
+    prompt = ModelInput(chunks=[text(1, 2), text(3)])
+    played = group(episode(turn(prompt, [4, 5])), episode(turn(prompt, [6])))
+
+    data, _ = assemble_training_data([played], [[0.5, -0.5]])
+
+    assert [datum.model_input.to_ints() for datum in data] == [[1, 2, 3, 4], [1, 2, 3]]
+    for datum in data:
+        assert all(a is b for a, b in zip(datum.model_input.chunks, prompt.chunks, strict=False))
+
+
+def test_making_data_changes_no_prompt():
+    first, second = ModelInput.from_ints([1, 2]), ModelInput.from_ints([1, 2, 3, 4])
+
+    trajectory_to_data(episode(turn(first, [3]), turn(second, [])), 1.0)
+
+    assert [first.to_ints(), second.to_ints()] == [[1, 2], [1, 2, 3, 4]]
+
+
 # ---------------------------------------------------------------------------- images
 
 
@@ -153,7 +172,7 @@ def test_an_image_takes_its_positions_and_is_never_a_target():
 
     [datum] = trajectory_to_data(episode(turn(prompt, [4, 5])), 1.0)
 
-    assert datum.model_input.chunks == [text(1, 2), PICTURE, text(3, 4)]
+    assert datum.model_input.chunks == [text(1, 2), PICTURE, text(3), text(4)]
     assert arrays(datum)["target_tokens"] == [2, 0, 0, 0, 3, 4, 5]
     assert arrays(datum)["mask"] == [0, 0, 0, 0, 0, 1, 1]
 

@@ -52,9 +52,7 @@ def trajectory_to_data(
     Raises:
         DataValidationError: an action has not one logprob per token.
     """
-    advantage = float(traj_advantage)
-    data = (_datum(sequence, advantage, include_provenance) for sequence in merge_turns(traj))
-    return [datum for datum in data if datum is not None]
+    return _data_of(traj, float(traj_advantage), include_provenance, _TokenArrays())
 
 
 def assemble_training_data(
@@ -74,10 +72,10 @@ def assemble_training_data(
     origins_D: list[DatumOrigin] = []
     _same_length("groups", len(trajectory_groups_P), "arrays of advantages", len(advantages_P))
     for p, (group, advantages_G) in enumerate(zip(trajectory_groups_P, advantages_P, strict=True)):
-        members = group.trajectories_G
+        members, arrays = group.trajectories_G, _TokenArrays()
         _same_length(f"members in group {p}", len(members), "advantages", len(advantages_G))
         for g, trajectory in enumerate(members):
-            data = trajectory_to_data(trajectory, advantages_G[g], include_provenance)
+            data = _data_of(trajectory, float(advantages_G[g]), include_provenance, arrays)
             data_D += data
             origins_D += [DatumOrigin(group_idx=p, traj_idx=g)] * len(data)
     return data_D, origins_D
@@ -133,15 +131,43 @@ def array_of(datum: types.Datum, name: str) -> NDArray[Any]:
         ) from None
 
 
+class _TokenArrays:
+    """Chunks as arrays, each made once: the members of a group show the same prompt."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[types.ModelInputChunk, NDArray[np.int64]]] = {}
+        """By the chunk's id, which is its own as long as it is held here."""
+
+    def of(self, chunk: types.ModelInputChunk) -> NDArray[np.int64]:
+        """What is at its positions `[T]`: tokens, or 0 where no token stands."""
+        if id(chunk) not in self._made:
+            self._made[id(chunk)] = chunk, _positions(chunk)
+        return self._made[id(chunk)][1]
+
+
+def _positions(chunk: types.ModelInputChunk) -> NDArray[np.int64]:
+    if isinstance(chunk, types.EncodedTextChunk):
+        return np.array(chunk.tokens, dtype=np.int64)
+    return np.zeros(chunk.length, dtype=np.int64)
+
+
+def _data_of(
+    trajectory: Trajectory, advantage: float, include_provenance: bool, arrays: _TokenArrays
+) -> list[types.Datum]:
+    data = (
+        _datum(sequence, advantage, include_provenance, arrays)
+        for sequence in merge_turns(trajectory)
+    )
+    return [datum for datum in data if datum is not None]
+
+
 def _datum(
-    sequence: MergedSequence, advantage: float, include_provenance: bool
+    sequence: MergedSequence, advantage: float, include_provenance: bool, arrays: _TokenArrays
 ) -> types.Datum | None:
     sequence.drop_opaque_end()
     if sequence.length < 2:
         return None
-    logprobs_T, advantages_T, mask_T = (
-        np.zeros(sequence.length - 1, dtype=np.float32) for _ in range(3)
-    )
+    logprobs_T, advantages_T, mask_T = np.zeros((3, sequence.length - 1), dtype=np.float32)
     for turn in sequence.turns:
         logprobs = turn.action.logprobs
         _same_length("tokens of an action", len(turn.action.tokens), "logprobs", len(logprobs))
@@ -151,9 +177,10 @@ def _datum(
         if turn.is_trained:
             advantages_T[targets] = advantage
             mask_T[targets] = 1.0
-    inputs, targets_T = _shifted(sequence)
+    action_T = np.array(sequence.action, dtype=np.int64)
+    targets_T = np.concatenate([*map(arrays.of, sequence.chunks), action_T])[1:]
     datum = types.Datum(
-        model_input=inputs,
+        model_input=_without_last(sequence),
         loss_fn_inputs={
             "target_tokens": types.TensorData.from_numpy(targets_T),
             "logprobs": types.TensorData.from_numpy(logprobs_T),
@@ -164,27 +191,14 @@ def _datum(
     return with_provenance(datum, sequence) if include_provenance else datum
 
 
-def _shifted(sequence: MergedSequence) -> tuple[types.ModelInput, NDArray[np.int64]]:
-    """All but the last token, and all but the first; what no token stands at has target 0."""
-    *before, last = sequence.runs()
-    assert isinstance(last, list)  # drop_opaque_end
-    shown = [*before, last[:-1]] if len(last) > 1 else before
-    chunks = [_text(run) if isinstance(run, list) else run for run in shown]
-    targets = [
-        np.fromiter(run, np.int64, len(run))
-        if isinstance(run, list)
-        else np.zeros(run.length, dtype=np.int64)
-        for run in (*before, last)
-    ]
-    return types.ModelInput(chunks=chunks), (
-        targets[0] if len(targets) == 1 else np.concatenate(targets)
-    )[1:]
-
-
-def _text(tokens: list[int]) -> types.EncodedTextChunk:
-    """A chunk of tokens that come from chunks and samples: checking them again, one by one, would
-    take longer than all the rest of a datum."""
-    return types.EncodedTextChunk.model_construct(tokens=tokens)
+def _without_last(sequence: MergedSequence) -> types.ModelInput:
+    """All but the last token: the prompt's chunks as they are, then the action."""
+    *shown, last = *sequence.chunks, types.EncodedTextChunk(tokens=sequence.action)
+    while not last.length:  # nothing was sampled
+        last = shown.pop()
+    assert isinstance(last, types.EncodedTextChunk)  # drop_opaque_end
+    rest = [types.EncodedTextChunk(tokens=last.tokens[:-1])] if last.length > 1 else []
+    return types.ModelInput(chunks=[*shown, *rest])
 
 
 def _same_length(one: str, length: int, other: str, other_length: int) -> None:
