@@ -51,6 +51,18 @@ from mint.recipe.stores.sweep_record import Entry, State
 # ------------------------------------------------------------ the environment
 
 
+EXAMPLES: list[recipe.Message] = [
+    message
+    for a, b in ((4, 3), (2, 6), (9, 5), (7, 8))
+    for message in (
+        recipe.Message(role="user", content=f"What is {a} + {b}?"),
+        recipe.Message(role="assistant", content=str(a + b)),
+    )
+]
+"""Said before the question. Without them a model of 135M parameters talks until it is cut off, in
+half of the episodes, and what is cut off never reaches `step`."""
+
+
 class ArithmeticMessageEnv(MessageEnv):
     """One question; the first number of the answer counts, behind an echo of the question."""
 
@@ -64,6 +76,7 @@ class ArithmeticMessageEnv(MessageEnv):
                 "role": "system",
                 "content": "You are a precise calculator. Reply with only the final number.",
             },
+            *EXAMPLES,
             {"role": "user", "content": self.question},
         ]
 
@@ -103,7 +116,7 @@ def _first_number(text: str) -> str | None:
 def make_question(rng: random.Random) -> tuple[str, str]:
     """A sum of two small numbers, and its answer."""
     a, b = rng.randint(1, 9), rng.randint(1, 9)
-    return f"{a} + {b} = ?", str(a + b)
+    return f"What is {a} + {b}?", str(a + b)
 
 
 @dataclass(frozen=True)

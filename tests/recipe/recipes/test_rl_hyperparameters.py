@@ -41,6 +41,16 @@ async def test_the_first_number_of_an_answer_counts(answer, reward, correct):
     assert result.episode_done
 
 
+async def test_the_question_comes_behind_right_examples():
+    messages = await script.ArithmeticMessageEnv("What is 5 + 7?", "12").initial_observation()
+
+    assert [one["role"] for one in messages] == ["system", *["user", "assistant"] * 4, "user"]
+    assert messages[-1]["content"] == "What is 5 + 7?"
+    for question, answer in zip(messages[1:-1:2], messages[2:-1:2], strict=True):
+        a, b = re.findall(r"\d+", str(question["content"]))
+        assert answer["content"] == str(int(a) + int(b))
+
+
 async def test_content_in_parts_is_read_without_its_thinking():
     env = script.ArithmeticMessageEnv("What is 5 + 7?", "12")
     message: recipe.Message = {
