@@ -252,7 +252,7 @@ class PromptsBuilder(RLDatasetBuilder):
 
 def step_s(groups: int = 128, members: int = 16) -> tuple[float, int]:
     """CPU seconds of a step in the middle of a run, and the most sequences that were in flight."""
-    from tests.recipe.fake_service import FakeService
+    from tests.recipe.fake_service import Call, FakeService
 
     from mint.recipe.rl import train
 
@@ -262,6 +262,9 @@ def step_s(groups: int = 128, members: int = 16) -> tuple[float, int]:
         """Notes the process's CPU time at each optimizer step, without what it took itself."""
 
         own_s = 0.0
+
+        def record(self, name: str, client: Any, /, **arguments: Any) -> Call:
+            return Call(name, client, arguments)  # a service keeps no data
 
         def promise(self, call: Any, make: Any, left: Any = lambda: None) -> Any:
             if call.name == "optim_step":

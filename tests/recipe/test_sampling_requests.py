@@ -110,6 +110,18 @@ def test_requests_that_ask_for_something_else_are_not_joined(other: dict[str, An
     assert samples(service) == [([1], 1), ([1], 1)]
 
 
+def test_prompts_that_differ_only_far_from_their_end_are_told_apart():
+    service, common = FakeService(), range(100, 300)
+
+    async def three() -> None:
+        sampling = joined(service)
+        prompts = [prompt(first, *common) for first in (1, 2, 1)]
+        await asyncio.gather(*(sampling.draw(one, PARAMS) for one in prompts))
+
+    run(three())
+    assert sorted(samples(service)) == [([1, *common], 2), ([2, *common], 1)]
+
+
 def test_requests_of_different_turns_are_not_joined():
     service = FakeService(latency_s=0.01)
 

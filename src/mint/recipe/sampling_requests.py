@@ -5,8 +5,8 @@ samples, the prompt crosses the network once and is computed once.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Hashable, Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,10 @@ from mint.recipe import service
 
 MOST_TOGETHER = 64
 """Samples of one request; services set a limit of their own, ours at 1024."""
+
+
+GLANCE = 64
+"""Tokens at a prompt's end, among which are those of its last question."""
 
 
 class RequestSlots:
@@ -143,15 +147,30 @@ class JoinedSampling:
 def _by_prompt(candidates: list[_Asked]) -> Iterator[list[_Asked]]:
     """Those that ask the same, so many at a time. Their parameters and lengths are equal."""
     prompts = {id(asked.prompt): asked.prompt for asked in candidates}
-    keys: Mapping[int, Hashable] = dict.fromkeys(prompts)
-    if len(prompts) > 1:  # one prompt, shared by all, need not be read
-        keys = {name: _prompt_key(prompt) for name, prompt in prompts.items()}
+    glances = {name: _glance(prompt) for name, prompt in prompts.items()}
+    alike = Counter(glances.values())
+    keys: dict[int, Hashable] = {
+        name: name if alike[glances[name]] == 1 else _prompt_key(prompt)
+        for name, prompt in prompts.items()
+    }
     same: dict[Hashable, list[_Asked]] = {}
     for asked in candidates:
         same.setdefault(keys[id(asked.prompt)], []).append(asked)
     for members in same.values():
         for at in range(0, len(members), MOST_TOGETHER):
             yield members[at : at + MOST_TOGETHER]
+
+
+def _glance(prompt: types.ModelInput) -> Hashable:
+    """Its last tokens, however it is cut into chunks: they tell most prompts apart, and reading all
+    of a batch's takes as long as the rest of asking."""
+    last: list[int] = []
+    for chunk in reversed(prompt.chunks):
+        if len(last) >= GLANCE:
+            break
+        if isinstance(chunk, types.EncodedTextChunk):
+            last = [*chunk.tokens[-GLANCE:], *last]
+    return tuple(last[-GLANCE:])
 
 
 def _prompt_key(prompt: types.ModelInput) -> Hashable:

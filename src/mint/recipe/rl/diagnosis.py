@@ -13,13 +13,12 @@ from tinker import types
 
 from mint.recipe.rl.advantages import has_equal_rewards
 from mint.recipe.rl.blemishes import Blemish, blemishes_of
-from mint.recipe.rl.data_processing import array_of
 from mint.recipe.rl.run_health import RunHealth as RunHealth
 from mint.recipe.rl.run_health import examine_run as examine_run
 from mint.recipe.rl.step_health import CLIPPED_OUTSIDE
 from mint.recipe.rl.step_health import Cause as Cause
 from mint.recipe.rl.step_health import StepHealth as StepHealth
-from mint.recipe.rl.training_metrics import sampled_logprobs, sampled_positions
+from mint.recipe.rl.training_metrics import SampledTokens
 from mint.recipe.rl.types import TrajectoryGroup
 
 
@@ -31,6 +30,7 @@ def examine_step(
     training_logprobs_D: Sequence[Any] | None,
     max_tokens: int,
     loss_metrics: Mapping[str, float],
+    tokens: SampledTokens | None = None,
 ) -> StepHealth:
     """What one step had to learn from.
 
@@ -41,11 +41,13 @@ def examine_step(
         training_logprobs_D: of its targets, under the weights in training.
         max_tokens: of one sampling call.
         loss_metrics: of forward_backward, as the server named them.
+        tokens: of data_D, where somebody has looked for them already.
     """
     blemishes = _blemishes(groups, max_tokens)
     rewards = [reward for group in groups for reward in group.get_total_rewards()]
-    signals = sum(_has_signal(datum) for datum in data_D)
-    gaps, told_finite = _gaps(data_D, training_logprobs_D)
+    tokens = tokens or SampledTokens(data_D)
+    signals = tokens.datums_with(tokens.of("advantages") != 0)
+    gaps, told_finite = _gaps(tokens, training_logprobs_D)
     losses = [value for name, value in loss_metrics.items() if name.partition(":")[0] == "loss"]
     return StepHealth(
         episodes=len(rewards),
@@ -93,17 +95,13 @@ def _longest_answer(groups: Sequence[TrajectoryGroup]) -> int:
     )
 
 
-def _has_signal(datum: types.Datum) -> bool:
-    return bool((array_of(datum, "advantages") * array_of(datum, "mask")).any())
-
-
 def _gaps(
-    data_D: Sequence[types.Datum], training_logprobs_D: Sequence[Any] | None
+    tokens: SampledTokens, training_logprobs_D: Sequence[Any] | None
 ) -> tuple[dict[str, float], bool]:
     """How far the trainer is from the sampler, and whether all that it told is finite."""
     if training_logprobs_D is None:
         return {}, True
-    drift_M = sampled_positions(data_D, training_logprobs_D) - sampled_logprobs(data_D)
+    drift_M = tokens.pick(training_logprobs_D) - tokens.logprobs_M
     if not drift_M.size:
         return {}, True
     if not np.isfinite(drift_M).all():

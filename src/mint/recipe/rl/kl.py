@@ -19,7 +19,7 @@ from mint.recipe import service
 from mint.recipe.exceptions import DataValidationError
 from mint.recipe.rl.data_processing import array_of
 from mint.recipe.rl.token_usage import TokenUsage as TokenUsage
-from mint.recipe.rl.training_metrics import as_array, sampled_logprobs, sampled_positions
+from mint.recipe.rl.training_metrics import SampledTokens, as_array
 from mint.recipe.tasks import run_together
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ async def compute_post_kl(
     Returns:
         `kl_pre_post_v1` and `kl_pre_post_v2`, in nats, and the tokens scored.
     """
-    sampled_M = sampled_logprobs(data_D)
-    if not sampled_M.size:
+    tokens = SampledTokens(data_D)
+    if not tokens.logprobs_M.size:
         return {}, TokenUsage()
     after_D, usage = await score(data_D, sampling_client, temperature)
-    moved = sampled_M - sampled_positions(data_D, after_D)
+    moved = tokens.logprobs_M - tokens.pick(after_D)
     metrics = {
         "kl_pre_post_v1": float(moved.mean()),
         "kl_pre_post_v2": float(0.5 * np.square(moved).mean()),

@@ -12,7 +12,7 @@ from mint.recipe.rl.groups import Group
 from mint.recipe.rl.rollout_strategy import rollout_errors_of
 from mint.recipe.rl.step import Step
 from mint.recipe.rl.token_usage import TokenUsage, rollout_usage, trained_usage
-from mint.recipe.rl.training_metrics import compute_kl_sample_train
+from mint.recipe.rl.training_metrics import SampledTokens, drift_metrics
 
 Row = dict[str, float]
 
@@ -66,13 +66,15 @@ def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tupl
     "/correct", which is then that of all training episodes.
     """
     answers = step.answers
+    tokens = SampledTokens(answers.data_D)
     health = examine_step(
         groups=[group.trajectory_group for group in step.groups if group.trajectory_group],
         groups_failed=sum(group.trajectory_group is None for group in step.groups),
         data_D=answers.data_D,
         training_logprobs_D=answers.logprobs_D or None,
         max_tokens=config.max_tokens,
-        loss_metrics=gradient_metrics(step.answers.gradients),
+        loss_metrics=gradient_metrics(answers.gradients),
+        tokens=tokens,
     )
     row = {
         **step.metrics,
@@ -82,7 +84,7 @@ def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tupl
         "optim/skipped_step": float(not step.changed_weights),
         **group_counts(step.groups),
         **episode_metrics(step.groups),
-        **_update_metrics(step),
+        **_update_metrics(step, tokens),
         **_token_metrics(step, tally),
         **health.metrics(),
     }
@@ -130,13 +132,13 @@ def sampling_metrics(groups: Sequence[Group]) -> Row:
     }
 
 
-def _update_metrics(step: Step) -> Row:
+def _update_metrics(step: Step, tokens: SampledTokens) -> Row:
     answers = step.answers
     if not answers.data_D:
         return {}
     return {
         **_mean_of_each(step.kl_metrics),
-        **compute_kl_sample_train(answers.data_D, answers.logprobs_D),
+        **drift_metrics(tokens, answers.logprobs_D),
         **{
             f"optim/{name}": value
             for name, value in gradient_metrics(step.answers.gradients).items()

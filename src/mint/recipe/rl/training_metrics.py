@@ -6,6 +6,7 @@ the weights in training.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,55 @@ from tinker import types
 
 from mint.recipe.exceptions import DataValidationError
 from mint.recipe.rl.data_processing import array_of
+
+
+class SampledTokens:
+    """M: where the sampled targets of some data are, looked for once for all that is read there.
+
+    A datum is mostly prompt, so reading it whole for each number would take longer than the numbers.
+    """
+
+    def __init__(self, data_D: Sequence[types.Datum]) -> None:
+        self.data_D = data_D
+        masks_D = [array_of(datum, "mask") for datum in data_D]
+        self._sizes_D = [mask_T.size for mask_T in masks_D]
+        self._places_D = [np.flatnonzero(mask_T > 0) for mask_T in masks_D]
+
+    @cached_property
+    def logprobs_M(self) -> NDArray[np.float64]:
+        """s."""
+        return self.of("logprobs")
+
+    def of(self, name: str) -> NDArray[np.float64]:
+        """One of the data's tensors over M."""
+        return self.pick([array_of(datum, name) for datum in self.data_D])
+
+    def pick(self, values_D: Sequence[Any]) -> NDArray[np.float64]:
+        """Values per target `[T]` of every datum, over M, in order.
+
+        Raises:
+            DataValidationError: a datum has not one value per target.
+        """
+        if len(values_D) != len(self.data_D):
+            raise DataValidationError(
+                f"there are {len(self.data_D)} datums, but values of {len(values_D)}: one array for "
+                "each."
+            )
+        picked = [np.empty(0)]
+        for d, values in enumerate(values_D):
+            values_T = as_array(values)
+            if values_T.shape != (self._sizes_D[d],):
+                raise DataValidationError(
+                    f"datum {d} has {self._sizes_D[d]} targets, but values of shape "
+                    f"{list(values_T.shape)}: one for each target."
+                )
+            picked.append(values_T[self._places_D[d]])
+        return np.concatenate(picked).astype(np.float64)
+
+    def datums_with(self, is_true_M: NDArray[np.bool_]) -> int:
+        """How many data have a sampled token of which something is true."""
+        owners_M = np.repeat(np.arange(len(self.data_D)), list(map(len, self._places_D)))
+        return np.unique(owners_M[is_true_M]).size
 
 
 def compute_kl_sample_train(
@@ -35,45 +85,19 @@ def compute_kl_sample_train(
     Returns:
         Empty if nothing was sampled.
     """
-    sampled_M = sampled_logprobs(data_D)
-    if not sampled_M.size:
+    return drift_metrics(SampledTokens(data_D), training_logprobs_D)
+
+
+def drift_metrics(tokens: SampledTokens, training_logprobs_D: Sequence[Any]) -> dict[str, float]:
+    """`compute_kl_sample_train` of data whose sampled tokens have been looked for."""
+    drift_M = tokens.logprobs_M - tokens.pick(training_logprobs_D)
+    if not drift_M.size:
         return {}
-    drift = sampled_M - sampled_positions(data_D, training_logprobs_D)
     return {
-        "optim/kl_sample_train_v1": float(drift.mean()),
-        "optim/kl_sample_train_v2": float(0.5 * np.square(drift).mean()),
-        "optim/entropy": float(-sampled_M.mean()),
+        "optim/kl_sample_train_v1": float(drift_M.mean()),
+        "optim/kl_sample_train_v2": float(0.5 * np.square(drift_M).mean()),
+        "optim/entropy": float(-tokens.logprobs_M.mean()),
     }
-
-
-def sampled_logprobs(data_D: Sequence[types.Datum]) -> NDArray[np.float64]:
-    """s over M."""
-    return sampled_positions(data_D, [array_of(datum, "logprobs") for datum in data_D])
-
-
-def sampled_positions(
-    data_D: Sequence[types.Datum], values_D: Sequence[Any]
-) -> NDArray[np.float64]:
-    """Values per target `[T]` of every datum, at the positions of M, in order.
-
-    Raises:
-        DataValidationError: a datum has not one value per target.
-    """
-    if len(values_D) != len(data_D):
-        raise DataValidationError(
-            f"there are {len(data_D)} datums, but values of {len(values_D)}: one array for each."
-        )
-    picked = [np.empty(0)]
-    for d, (datum, values) in enumerate(zip(data_D, values_D, strict=True)):
-        values_T = as_array(values)
-        mask_T = array_of(datum, "mask") > 0
-        if values_T.shape != mask_T.shape:
-            raise DataValidationError(
-                f"datum {d} has {mask_T.size} targets, but values of shape "
-                f"{list(values_T.shape)}: one for each target."
-            )
-        picked.append(values_T[mask_T])
-    return np.concatenate(picked).astype(np.float64)
 
 
 def as_array(values: Any) -> NDArray[Any]:
