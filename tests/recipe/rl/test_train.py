@@ -241,6 +241,23 @@ def test_two_runs_side_by_side_share_a_service(tmp_path: Path):
     assert [client.steps for client in service.training_clients] == [2, 2]
 
 
+def test_two_runs_in_one_folder_do_not_mix(tmp_path: Path):
+    """The second is refused before it has touched anything, and the first goes on."""
+    service = FakeService(alternating(), latency_s=0.001)
+
+    async def both() -> list[Any]:
+        runs = (main(config(tmp_path, service, guesses(batches=2))) for _ in range(2))
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    first, second = asyncio.run(both())
+
+    assert first is None
+    assert isinstance(second, ConfigurationError)
+    assert "another run is writing there" in str(second)
+    assert [row["step"] for row in rows(tmp_path)] == [0, 1]
+    assert len(service.training_clients) == 1
+
+
 def test_nothing_is_printed_to_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run(tmp_path, FakeService(alternating()), guesses(batches=2), num_groups_to_log=1)
 

@@ -105,6 +105,23 @@ def test_a_script_with_logging_of_its_own_gets_no_second_line(
     assert capfd.readouterr().err.count("once") == 1
 
 
+def test_a_record_keeps_within_its_line_whatever_a_model_wrote(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with open_logger(tmp_path):
+        log.warning("said: %s", "\x1b[2J\x1b]0;mine\x07\r\u202e\nERROR mint.recipe: all is lost")
+
+    err = capfd.readouterr().err
+    assert err == (
+        "WARNING mint.recipe.test: said: [U+001B][2J[U+001B]]0;mine[U+0007][U+000D][U+202E]\n"
+        "    ERROR mint.recipe: all is lost\n"
+    )
+    assert (
+        (tmp_path / "logs.log").read_text().endswith(err.removeprefix("WARNING mint.recipe.test"))
+    )
+
+
 # -------------------------------------------------------------- other trackers
 
 

@@ -2,10 +2,12 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from mint.recipe.exceptions import ConfigurationError
 from mint.recipe.stores.run_folder import RunFolder, git_revision
 from mint.recipe.stores.timing import Span, StepTimes
 
@@ -25,6 +27,19 @@ def test_the_folder_is_made_wherever_the_path_says(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HOME", str(tmp_path))
     assert RunFolder("~/deep/run").path == tmp_path / "deep" / "run"
     assert (tmp_path / "deep" / "run").is_dir()
+
+
+def test_a_folder_belongs_to_one_run_until_that_ends_however_it_ends(tmp_path: Path):
+    folder = RunFolder(tmp_path)
+    another = pytest.raises(ConfigurationError, match="another run is writing there")
+    with folder.held(), another, RunFolder(tmp_path).held():
+        raise AssertionError("two runs in one folder")
+    assert list(tmp_path.iterdir()) == []
+
+    with pytest.raises(RuntimeError), folder.held():
+        raise RuntimeError("the run failed")
+    other = f"from mint.recipe.stores.run_folder import *\nwith RunFolder({str(tmp_path)!r}).held(): pass"
+    subprocess.run([sys.executable, "-c", other], check=True)
 
 
 def test_the_config_is_written_for_people(tmp_path: Path):

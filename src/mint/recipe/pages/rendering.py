@@ -6,20 +6,15 @@ itself all scripts and all requests (Content-Security-Policy in `base.html.j2`);
 are invisible, or turn the direction of text round, are shown by their names.
 """
 
-import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
+from mint.recipe.visible_text import visible
+
 _TEMPLATES = Path(__file__).with_name("templates")
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff]"
-)
-"""Controls, zero-width and direction characters, and halves of surrogate pairs. Not tab and not
-line feed, which are layout."""
 
 
 def render(template: str, **values: Any) -> str:
@@ -33,11 +28,6 @@ def write(path: Path, page: str) -> None:
     unfinished = path.with_name(f".{path.name}.part")
     unfinished.write_text(page, encoding="utf-8")
     unfinished.replace(path)
-
-
-def visible(text: object) -> str:
-    """The text with its unseen characters as their numbers, such as [U+202E]."""
-    return _UNSEEN.sub(lambda found: f"[U+{ord(found[0]):04X}]", str(text))
 
 
 def number(value: object, digits: int = 3) -> str:

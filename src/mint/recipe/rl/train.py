@@ -63,9 +63,12 @@ async def _resume_or_start(config: Config) -> None:
             _log.info("%s: this run is complete; nothing is done.", config.log_path)
             return
     folder = RunFolder(config.log_path)
-    with open_logger(
-        folder, wandb_project=config.wandb_project, wandb_name=config.wandb_name, config=config
-    ) as logger:
+    with (
+        folder.held(),
+        open_logger(
+            folder, wandb_project=config.wandb_project, wandb_name=config.wandb_name, config=config
+        ) as logger,
+    ):
         async with await connect(config) as service:
             begun = await begin(config, service, resumed, datasets, logger.get_logger_url())
             await _train(config, begun, resumed, folder, logger)

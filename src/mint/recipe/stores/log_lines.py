@@ -9,10 +9,21 @@ import sys
 from contextvars import ContextVar
 from pathlib import Path
 
+from mint.recipe.visible_text import visible
+
 PACKAGE = logging.getLogger("mint.recipe")
 
 _current: ContextVar[Path | None] = ContextVar("mint_recipe_run_folder", default=None)
 """Whose log lines these are, where several runs go on side by side."""
+
+
+class SafeFormatter(logging.Formatter):
+    """One record as text that stays within it, whatever a model or an error wrote into it: control
+    characters (colours and moves of a terminal) are shown as their numbers, and lines after the
+    first are indented, so that none passes for a record of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record)).replace("\n", "\n    ")
 
 
 class RunLogHandler(logging.FileHandler):
@@ -22,7 +33,7 @@ class RunLogHandler(logging.FileHandler):
     def __init__(self, path: Path) -> None:
         super().__init__(path, encoding="utf-8", delay=True)
         self._path = path
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        self.setFormatter(SafeFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def filter(self, record: logging.LogRecord) -> bool:
         return _current.get() in (None, self._path) and bool(super().filter(record))
@@ -34,7 +45,7 @@ class StderrHandler(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        self.setFormatter(SafeFormatter("%(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
         if logging.getLogger().handlers:

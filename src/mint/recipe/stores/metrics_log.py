@@ -187,8 +187,12 @@ def open_logger(
     if wandb_project is not None:
         sinks.append(WandbSink(wandb_project, wandb_name, folder.path))
     logger = Logger(sinks, open_log(folder.log) if log_lines else None)
-    if config is not None:
-        logger.log_hparams(config)
+    try:
+        if config is not None:
+            logger.log_hparams(config)
+    except BaseException:  # a full disk, say: nobody else could close it
+        logger.close()
+        raise
     return logger
 
 

@@ -10,16 +10,22 @@ metrics.jsonl.pre_resume_%06d   rows that a resume from that step runs again
 """
 
 import json
+import logging
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mint.recipe.exceptions import ConfigurationError
 from mint.recipe.stores.json_lines import append_line, append_lines, read_lines
 from mint.recipe.stores.jsonable import jsonable
 from mint.recipe.stores.span_chart import write_span_chart
 from mint.recipe.stores.timing import StepTimes
+
+log = logging.getLogger(__name__)
 
 
 class RunFolder:
@@ -28,6 +34,34 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).expanduser()
         self.path.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the folder to this run: two that write into one mix their rows and checkpoints.
+
+        The lock ends with the process, however that ends. Where the file system has none, nothing
+        is checked.
+
+        Raises:
+            ConfigurationError: another run holds it, here or in another process.
+        """
+        import fcntl  # not on every system that can read a run folder
+
+        directory = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(directory)
+            raise ConfigurationError(
+                f"log_path={str(self.path)!r}: another run is writing there. Wait for it, or give "
+                "this one another folder."
+            ) from None
+        except OSError as error:
+            log.info("%s cannot be locked (%s).", self.path, error)
+        try:
+            yield
+        finally:
+            os.close(directory)
 
     @property
     def metrics(self) -> Path:
