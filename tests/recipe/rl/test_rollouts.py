@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.recipe.fake_service import FakeService
 from tests.recipe.rl.players import (
@@ -22,6 +23,7 @@ from tests.recipe.rl.players import (
     sampled,
 )
 
+from mint import ModelInput
 from mint.recipe.completers import TinkerTokenCompleter
 from mint.recipe.exceptions import ConfigurationError, DataValidationError
 from mint.recipe.rl.message_env import EnvFromMessageEnv
@@ -34,7 +36,7 @@ from mint.recipe.rl.rollouts import (
     get_rollout_executor,
     set_rollout_executor,
 )
-from mint.recipe.rl.types import Env, Metrics, Trajectory, TrajectoryGroup
+from mint.recipe.rl.types import Env, Metrics, StepResult, Trajectory, TrajectoryGroup
 from mint.recipe.stores.timing import measuring
 
 ONE = sampled([7, 0])
@@ -110,6 +112,61 @@ def test_rewards_that_do_not_match_the_members_are_refused():
         played(Graded([1.0], [Count(), Count()]))
 
 
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ([1.0, 2.0], "gave 1.0 for an episode. Give one .reward, metrics."),
+        ([(1.0, None), (2.0, None)], "for an episode"),
+        (None, "gave None"),
+        ([(None, {}), (1.0, {})], "the reward is None"),
+        ([(1.0, {"a": "x"}), (1.0, {})], "the metric 'a' is 'x'"),
+    ],
+)
+def test_final_rewards_of_another_form_are_refused_by_the_name_of_their_maker(
+    given: Any, complaint: str
+):
+    class Odd(Envs):
+        async def compute_group_rewards(self, trajectory_group: Any, env_group: Any) -> Any:
+            return given
+
+    with pytest.raises(DataValidationError, match=f"Odd.compute_group_rewards.*{complaint}"):
+        played(Odd([Count(), Count()]))
+
+
+@pytest.mark.parametrize(
+    ("reward", "metrics", "complaint"),
+    [
+        (None, {}, "Odd, turn 0: the reward is None"),
+        ("1", {}, "Odd, turn 0: the reward is '1'"),
+        (1.0, {"why": "short"}, "Odd, turn 0: the metric 'why' is 'short'"),
+        (1.0, {"why": None}, "Odd, turn 0: the metric 'why' is None"),
+    ],
+)
+def test_what_is_no_number_is_refused_before_it_is_trained_on(
+    reward: Any, metrics: Any, complaint: str
+):
+    class Odd(Count):
+        async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
+            return StepResult(reward, True, ModelInput.empty(), [], metrics)
+
+    with pytest.raises(DataValidationError, match=complaint):
+        played(Envs([Odd(), Odd()]))
+
+
+def test_numbers_of_any_kind_will_do():
+    class Kinds(Count):
+        async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
+            metrics: Any = {"a": np.float32(1), "b": True, "c": float("nan"), "d": np.array(2)}
+            return StepResult(np.int64(1), True, ModelInput.empty(), [], metrics)  # type: ignore[arg-type]
+
+    assert played(Envs([Kinds()])).get_total_rewards() == [1]
+
+
+def test_a_group_of_nobody_is_refused():
+    with pytest.raises(DataValidationError, match="make_envs gave no envs"):
+        played(Envs([]))
+
+
 def test_failed_attempts_stay_with_the_group():
     group = played(Envs([Count(), Failing()], [Count(), Count()]), strategy=RetryOnFailure())
 
@@ -124,6 +181,40 @@ def test_scoring_is_measured():
         return times.metrics()
 
     assert "time/compute_group_rewards" in run(timed())
+
+
+@pytest.mark.parametrize("where", ["make_envs", "step", "compute_group_rewards"])
+def test_a_cancellation_that_nobody_asked_for_is_an_error_and_no_silence(where: str):
+    class Stray(Count):
+        async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
+            if where == "step":
+                raise asyncio.CancelledError
+            return await super().step(action)
+
+    class Strays(Envs):
+        async def make_envs(self) -> Sequence[Env]:
+            if where == "make_envs":
+                raise asyncio.CancelledError
+            return await super().make_envs()
+
+        async def compute_group_rewards(self, trajectory_group: Any, env_group: Any) -> Any:
+            raise asyncio.CancelledError
+
+    builder = Strays([Stray(), Count()])
+    with pytest.raises(RuntimeError, match="raised CancelledError, although nobody cancelled"):
+        played(builder)
+    assert builder.cleanups == 1
+
+
+def test_a_member_that_was_cancelled_from_within_is_played_again():
+    class Stray(Count):
+        async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
+            raise asyncio.CancelledError
+
+    group = played(Envs([Stray(), Count()], [Count(), Count()]), strategy=RetryOnFailure())
+
+    assert group.get_total_rewards() == [1.0, 1.0]
+    assert [error.error_type for error in group.rollout_errors] == ["RuntimeError"]
 
 
 def test_runs_one_after_the_other_in_one_process_do_not_disturb_each_other():

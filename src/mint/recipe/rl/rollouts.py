@@ -8,13 +8,12 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from mint.recipe.completers import TinkerTokenCompleter, TokenCompleter
-from mint.recipe.exceptions import DataValidationError
 from mint.recipe.rl.advantages import has_equal_rewards
 from mint.recipe.rl.class_hints import say_once
+from mint.recipe.rl.group_checks import graded, require_envs, require_numbers
 from mint.recipe.rl.prompts import sharing_prompts
 from mint.recipe.rl.rollout_executor import get_rollout_executor as get_rollout_executor
 from mint.recipe.rl.rollout_executor import run_in
@@ -23,6 +22,7 @@ from mint.recipe.rl.rollout_limits import TerminationRewardPolicy
 from mint.recipe.rl.rollout_runner import do_single_rollout as do_single_rollout
 from mint.recipe.rl.rollout_runner import run_rollout as run_rollout
 from mint.recipe.rl.rollout_strategy import FailFast, Played, RolloutStrategy
+from mint.recipe.rl.stray_cancellation import strays_as_errors
 from mint.recipe.rl.types import (
     Env,
     EnvGroupBuilder,
@@ -113,15 +113,19 @@ class GroupRollout:
 
     async def played(self) -> TrajectoryGroup:
         async with _cleaned_up(self.builder):
-            with sharing_prompts():
-                envs = list(await self.builder.make_envs())
-                if self.termination.pass_all_messages_to_grader:
-                    _show_all_messages_to_grader(envs)
-                played = await self.strategy.play_group(
-                    self.builder, envs, partial(do_single_rollout, self.policy)
-                )
-            with span("compute_group_rewards"):
-                rewards_G = await self._graded(played)
+            with strays_as_errors(type(self.builder).__name__):
+                return await self._played()
+
+    async def _played(self) -> TrajectoryGroup:
+        with sharing_prompts():
+            envs = list(await self.builder.make_envs())
+            require_envs(self.builder, envs)
+            if self.termination.pass_all_messages_to_grader:
+                _show_all_messages_to_grader(envs)
+            played = await self.strategy.play_group(self.builder, envs, self._episode)
+        require_numbers(played.envs_G, played.trajectories_G)
+        with span("compute_group_rewards"):
+            rewards_G = await self._graded(played)
         return self._clamped(
             TrajectoryGroup(
                 trajectories_G=played.trajectories_G,
@@ -130,6 +134,10 @@ class GroupRollout:
                 rollout_errors=played.errors,
             )
         )
+
+    async def _episode(self, env: Env) -> Trajectory:
+        with strays_as_errors(type(env).__name__):
+            return await do_single_rollout(self.policy, env)
 
     async def _graded(self, played: Played) -> Sequence[tuple[float, Metrics]]:
         if self._needs_no_grade(played.trajectories_G):
@@ -148,13 +156,7 @@ class GroupRollout:
                 f"{type(self.builder).__name__}.compute_group_rewards took longer than "
                 f"grader_timeout_seconds={timeout_s}"
             ) from error
-        if len(rewards_G) != len(played.trajectories_G):
-            raise DataValidationError(
-                f"{type(self.builder).__name__}.compute_group_rewards gave {len(rewards_G)} "
-                f"rewards for {len(played.trajectories_G)} episodes. Give one (reward, metrics) "
-                "for each, in their order."
-            )
-        return rewards_G
+        return graded(self.builder, rewards_G, len(played.trajectories_G))
 
     def _needs_no_grade(self, trajectories_G: Sequence[Trajectory]) -> bool:
         """Whether grading would be for nothing: all ran out of time, and that earns nothing."""
