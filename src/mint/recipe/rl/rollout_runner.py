@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -254,14 +254,16 @@ class _Episode:
         method = getattr(self.hooks, name, None)
         return None if method is None else await method(*arguments, self.state())
 
-    @asynccontextmanager
-    async def _in_time(self) -> AsyncIterator[None]:
+    def _in_time(self) -> AbstractAsyncContextManager[None]:
         """Ends what is within when the episode's time is up."""
         timeout_s = self.limits.rollout_timeout_seconds
         if timeout_s is None or StopReason.rollout_timeout in self.lifted:
-            yield
-            return
-        clock = asyncio.timeout_at(self.began + timeout_s)
+            return nullcontext()
+        return self._until(self.began + timeout_s)
+
+    @asynccontextmanager
+    async def _until(self, end: float) -> AsyncIterator[None]:
+        clock = asyncio.timeout_at(end)
         try:
             async with clock:
                 yield

@@ -60,6 +60,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def plain_numbers(value: Any) -> Any:
     """A value of metrics as strict JSON has it: numpy's numbers as Python's, and what is not finite
     as None."""
+    if type(value) is float:  # these two first: a step has thousands of spans
+        return value if math.isfinite(value) else None
+    if type(value) in (str, int):
+        return value
     if isinstance(value, Mapping):
         return {str(key): plain_numbers(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
