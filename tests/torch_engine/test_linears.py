@@ -11,10 +11,11 @@ from mint.torch_engine import frozen
 from mint.torch_engine.adapter_bank import AdapterBank
 from mint.torch_engine.adapter_rows import BATCHED_ROWS, AdapterContext
 from mint.torch_engine.frozen import FrozenMatrix
-from mint.torch_engine.linears import LoraLinear
+from mint.torch_engine.linears import LoraLinear, products
 from mint.torch_engine.lora import AdapterWeights, Layout, Target, TrainedAdapter
 
 IN, OUT, NAME = 12, 20, "model.layers.0.self_attn.q_proj"
+SIZES = (("q", 20), ("k", 8), ("v", 8))
 TARGETS = (Target(NAME, IN, OUT), Target("model.layers.0.mlp.up_proj", IN, 8))
 
 
@@ -82,6 +83,34 @@ def test_gradients_of_several_adapters_are_those_of_autograd(base):
         for ours, theirs in zip(adapter.pairs[NAME], (a, b), strict=True):
             torch.testing.assert_close(gradient(ours), gradient(theirs), rtol=1e-5, atol=1e-5)
         assert adapter.flat_grad.count_nonzero() == a.numel() + b.numel()  # and nothing else
+
+
+def test_linears_that_read_one_x_give_what_they_give_one_by_one():
+    """Values, the sum of their gradients of x, and each adapter's own; ranks mixed, rows bare."""
+    torch.manual_seed(0)
+    targets = tuple(Target(f"model.layers.0.self_attn.{n}_proj", IN, o) for n, o in SIZES)
+    context = AdapterContext()
+    linears = [
+        LoraLinear(nn.Linear(IN, t.out_features), t.name, context, keep_plain=False)
+        for t in targets
+    ]
+    x = torch.randn(2, 6, IN)
+    gs = [torch.randn(2, 6, t.out_features) for t in targets]
+
+    def run(together: bool) -> tuple[list[Tensor], ...]:
+        adapters = [
+            TrainedAdapter(layout := Layout.of(spec(rank), targets), flat_of(layout, rank))
+            for rank in (4, 3)
+        ]
+        leaf = x.clone().requires_grad_()
+        with context.rows([(adapters[0], 5), (None, 1), (adapters[1], 6)]):
+            ys = products(leaf, *linears) if together else [linear(leaf) for linear in linears]
+            torch.autograd.backward(ys, gs)
+        assert leaf.grad is not None
+        return [y.detach() for y in ys], [leaf.grad, *(a.flat_grad for a in adapters)]
+
+    for found, expected in zip(run(True), run(False), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_first_layer_needs_no_gradient_of_its_input(base):
@@ -163,5 +192,6 @@ def test_a_packed_matrix_agrees_with_the_plain_one():
     torch.testing.assert_close(matrix.product(x), x @ weight.T, rtol=1e-5, atol=1e-5)
     g = torch.randn(7, OUT)
     torch.testing.assert_close(matrix.back(g), g @ weight, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(matrix.back(g, x.clone()), x + g @ weight, rtol=1e-5, atol=1e-5)
     if frozen._can_pack(torch.float32):
         assert matrix.nbytes == 2 * weight.nbytes  # both ways packed, the plain one gone

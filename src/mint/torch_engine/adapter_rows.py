@@ -4,8 +4,8 @@ Long runs of rows are added one adapter after the other: each is a product of it
 adapters have few rows each (decoding), their products are batched: the adapters lie side by side
 in a bank, and all rows take part in one pair of `bmm`.
 
-Shapes: T packed tokens, I/O features into and out of a linear, R rank, N adapters of a batch,
-M rows of the one that has most.
+Shapes: T packed tokens, I/O features into and out of a linear, R rank, S ranks of several linears
+together, N adapters of a batch, M rows of the one that has most.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,6 @@ from mint.torch_engine.lora import AdapterWeights, TrainedAdapter
 Counts = Sequence[tuple[AdapterWeights | None, int]]
 """(adapter, how many packed tokens in a row are its own); None is the bare base model."""
 
-Pieces = list[tuple["Rows", Tensor, Tensor, float]]
-"""(rows, A `[R, I]`, B `[O, R]`, scale) of every run that extends one linear."""
-
 BATCHED_ROWS = 16
 """Up to so many rows, an adapter's products cost their calls more than their arithmetic."""
 
@@ -39,6 +36,45 @@ class Rows:
 
     def of(self, x_TI: Tensor) -> Tensor:
         return x_TI if self.start == 0 and self.stop == len(x_TI) else x_TI[self.start : self.stop]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A run of rows and what its adapter adds to linears that read the same x: one product with
+    all A, and one with each B.
+
+    Attributes:
+        a_SI: A of each linear, one below the other.
+        a_grad_SI: where their gradients are summed; None for an adapter that is only read.
+        bs: B `[O, R]` of each linear.
+    """
+
+    run: Rows
+    a_SI: Tensor
+    a_grad_SI: Tensor | None
+    bs: tuple[Tensor, ...]
+    scale: float
+
+    @classmethod
+    def of(cls, run: Rows, names: Sequence[str]) -> "Piece | None":
+        """None where the adapter leaves these linears as they are."""
+        pairs = run.adapter.pairs
+        if names[0] not in pairs:
+            return None
+        every_a, every_b = zip(*(pairs[name] for name in names), strict=True)
+        grads = [a.grad for a in every_a if a.grad is not None]
+        a_grad_SI = _stacked(grads) if grads else None
+        return cls(run, _stacked(every_a), a_grad_SI, every_b, run.adapter.layout.scale)
+
+    def low(self, x_TI: Tensor) -> Tensor:
+        """x A^T `[rows, S]` of this run's rows."""
+        return F.linear(self.run.of(x_TI).to(self.a_SI.dtype), self.a_SI)
+
+    def add_(self, low_TS: Tensor, ys: Sequence[Tensor]) -> None:
+        """y += scale * low B^T for each linear's y `[T, O]`. In place, and without a graph."""
+        rank = low_TS.shape[1] // len(self.bs)
+        for y_TO, u_TR, b_OR in zip(ys, low_TS.split(rank, dim=1), self.bs, strict=True):
+            add_product_(self.run.of(y_TO), u_TR, b_OR.t(), self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,21 +162,17 @@ class AdapterContext:
         finally:
             self._runs, self._batched = before
 
-    def pieces(self, name: str) -> Pieces:
-        """The runs whose adapter extends this linear; those in the bank aside."""
-        found: Pieces = []
-        for run in self._runs:
-            pair = run.adapter.pairs.get(name)
-            if pair is not None:
-                found.append((run, *pair, run.adapter.layout.scale))
-        return found
+    def pieces(self, *names: str) -> list[Piece]:
+        """The runs whose adapter extends these linears, which read the same x; those in the bank
+        aside."""
+        found = [Piece.of(run, names) for run in self._runs]
+        return [piece for piece in found if piece is not None]
 
     def add_(self, name: str, x_TI: Tensor, y_TO: Tensor) -> None:
         """y += scale * (x A^T) B^T on every row whose adapter extends this linear. In place, and
         without a graph."""
-        for run, a_RI, b_OR, scale in self.pieces(name):
-            u_TR = F.linear(run.of(x_TI).to(a_RI.dtype), a_RI)
-            add_product_(run.of(y_TO), u_TR, b_OR.t(), scale)
+        for piece in self.pieces(name):
+            piece.add_(piece.low(x_TI), [y_TO])
         if self._batched:
             self._batched.add_(name, x_TI, y_TO)
 
@@ -151,6 +183,15 @@ def add_product_(y: Tensor, left: Tensor, right: Tensor, scale: float) -> None:
         y.addmm_(left, right, alpha=scale)
     else:
         y.add_((left @ right).to(y.dtype), alpha=scale)
+
+
+def _stacked(neighbours: Sequence[Tensor]) -> Tensor:
+    """Matrices that follow each other in an adapter's memory as one `[S, I]`, without a copy."""
+    first, rows = neighbours[0].detach(), 0
+    for matrix in neighbours:
+        assert matrix.storage_offset() == first.storage_offset() + rows * first.shape[1]
+        rows += len(matrix)
+    return first.as_strided((rows, first.shape[1]), first.stride())
 
 
 def _runs(counts: Counts) -> list[Rows]:

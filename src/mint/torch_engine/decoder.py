@@ -28,8 +28,8 @@ class Decoder:
     """
 
     def __init__(self, module: PreTrainedModel) -> None:
-        """Takes `module` over: its linears, norms and MLPs are replaced. It must have been loaded with
-        attn_implementation=attention.ATTENTION."""
+        """Takes `module` over: its linears, norms, MLPs and attention are replaced. It must have been
+        loaded with attn_implementation=attention.ATTENTION."""
         embedding_VE = module.get_input_embeddings().weight
         assert isinstance(embedding_VE, Tensor)
         self.embedding_VE = embedding_VE

@@ -55,14 +55,19 @@ class FrozenMatrix:
             return F.linear(x_TI, self.plain, self.bias)
         return _multiply(x_TI, self._packed, self.bias)
 
-    def back(self, g_TO: Tensor) -> Tensor:
-        """g W. The first call packs the transposed weight, which only training needs."""
+    def back(self, g_TO: Tensor, onto_TI: Tensor | None = None) -> Tensor:
+        """g W, or `onto` + g W, for which `onto` is used up. The first call packs the transposed
+        weight, which only training needs."""
         if self._packed is None or self.dtype != torch.float32:  # in bf16 packing gains nothing
-            return g_TO @ self.plain
+            return g_TO @ self.plain if onto_TI is None else onto_TI.addmm_(g_TO, self.plain)
         if self._transposed is None:
             self._transposed = _packed(self._packed.to_dense().t().contiguous())
             assert self._transposed is not None
-        return _multiply(g_TO, self._transposed, None)
+        if onto_TI is None:
+            return _multiply(g_TO, self._transposed, None)
+        return torch.ops.mkldnn._linear_pointwise.binary(
+            g_TO.contiguous(), onto_TI, self._transposed, None, "add"
+        )
 
 
 def _multiply(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,19 +1,23 @@
-"""Norms and gated MLPs of the base models with fewer passes over memory and less kept for the way
-back.
+"""Norms, gated MLPs and attention of the base models with fewer passes over memory and less kept for
+the way back.
 
 transformers writes them as rows of elementary operations, and autograd keeps the result of each:
 for a norm three tensors of the model's width where one will do. A module is replaced only if ours
 computes the same on random numbers, so a family with another formula keeps its own code.
 
-Shapes: T tokens, E width of a norm, F width inside an MLP.
+Shapes: T tokens, E width of a norm, F width inside an MLP, D head width.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 from torch.nn import functional as F
+
+from mint.torch_engine.linears import products
+from mint.torch_engine.rotary_attention import RotaryAttention
 
 _PROBE_ROWS = 5
 
@@ -73,7 +77,7 @@ class GatedMlp(nn.Module):
         self.gate_proj, self.up_proj, self.down_proj = gate, up, down
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_proj(x), self.up_proj(x)
+        gate, up = products(x, self.gate_proj, self.up_proj)
         if torch.is_grad_enabled() and (gate.requires_grad or up.requires_grad):
             return self.down_proj(_SwiGlu.apply(gate, up))
         return self.down_proj(F.silu(gate).mul_(up))
@@ -95,9 +99,10 @@ class _SwiGlu(torch.autograd.Function):
 
 
 def fuse(module: nn.Module) -> None:
-    """Replace the norms and gated MLPs of a base model, in place, where ours compute the same."""
+    """Replace the norms, gated MLPs and attention of a base model, in place, where ours compute the
+    same."""
     for name, child in list(module.named_modules()):
-        ours = _norm_like(child) or _mlp_like(child)
+        ours = _norm_like(child) or _mlp_like(child) or _attention_like(child)
         if ours is not None and name:
             parent, _, leaf = name.rpartition(".")
             setattr(module.get_submodule(parent), leaf, ours)
@@ -110,26 +115,66 @@ def _norm_like(theirs: nn.Module) -> RmsNorm | None:
     if not isinstance(eps, float):
         return None
     ours = RmsNorm(weight, eps)
-    return ours if _agree(theirs, ours, weight.shape[0], weight) else None
+    return ours if _agree(theirs, ours, _random(weight, weight.shape[0])) else None
 
 
 def _mlp_like(theirs: nn.Module) -> GatedMlp | None:
-    parts = [getattr(theirs, name, None) for name in ("gate_proj", "up_proj", "down_proj")]
-    if not all(isinstance(part, nn.Linear) for part in parts):
+    linears = _linears(theirs, "gate_proj", "up_proj", "down_proj")
+    if linears is None:
         return None
-    gate, up, down = parts
-    assert isinstance(gate, nn.Linear)
-    assert isinstance(up, nn.Linear)
-    assert isinstance(down, nn.Linear)
-    ours = GatedMlp(gate, up, down)
-    return ours if _agree(theirs, ours, gate.in_features, gate.weight) else None
+    ours = GatedMlp(*linears)
+    gate = linears[0]
+    return ours if _agree(theirs, ours, _random(gate.weight, gate.in_features)) else None
+
+
+def _attention_like(theirs: nn.Module) -> RotaryAttention | None:
+    linears = _linears(theirs, "q_proj", "k_proj", "v_proj", "o_proj")
+    head_dim = getattr(theirs, "head_dim", None)
+    if linears is None or not isinstance(head_dim, int):
+        return None
+    for norm in (getattr(theirs, "q_norm", None), getattr(theirs, "k_norm", None)):
+        if norm is not None and norm.weight.shape != (head_dim,):
+            return None  # a norm of all heads together
+    ours, q = RotaryAttention(theirs), linears[0]
+    angles = _random(q.weight, 1, head_dim // 2).repeat(1, 1, 2)
+
+    def run(module: nn.Module) -> Callable[[Tensor], Tensor]:
+        return lambda x: module(
+            hidden_states=x.unsqueeze(0), position_embeddings=(angles.cos(), angles.sin()),
+            attention_mask=None, mint_plan=_EachSeesAll(),
+        )[0]  # fmt: skip
+
+    return ours if _agree(run(theirs), run(ours), _random(q.weight, q.in_features)) else None
+
+
+class _EachSeesAll:
+    """An AttentionPlan to compare by."""
+
+    def attend(
+        self, layer: int, q_HTD: Tensor, k_KTD: Tensor, v_KTD: Tensor, scale: float
+    ) -> Tensor:
+        q, k, v = q_HTD[None], k_KTD[None], v_KTD[None]
+        return F.scaled_dot_product_attention(q, k, v, scale=scale, enable_gqa=True)[0].transpose(
+            0, 1
+        )
+
+
+def _linears(module: nn.Module, *names: str) -> list[nn.Linear] | None:
+    """The module's linears of these names, if it has them all."""
+    found = [getattr(module, name, None) for name in names]
+    linears = [linear for linear in found if isinstance(linear, nn.Linear)]
+    return linears if len(linears) == len(names) else None
+
+
+def _random(like: Tensor, *widths: int) -> Tensor:
+    """Rows to compare on, of the same type and on the same device."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(*widths[:-1], _PROBE_ROWS, widths[-1], generator=generator).to(like)
 
 
 @torch.no_grad()
-def _agree(theirs: nn.Module, ours: nn.Module, width: int, like: Tensor) -> bool:
-    """Whether both give the same on random rows, as closely as the type can tell."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(_PROBE_ROWS, width, generator=generator).to(like)
+def _agree(theirs: Callable[[Tensor], Tensor], ours: Callable[[Tensor], Tensor], x: Tensor) -> bool:
+    """Whether both give the same, as closely as the type can tell."""
     expected, found = theirs(x), ours(x)
-    tolerance = 8 * torch.finfo(like.dtype).eps * float(expected.abs().max())
+    tolerance = 8 * torch.finfo(x.dtype).eps * float(expected.abs().max())
     return bool((expected - found).abs().max() <= tolerance)

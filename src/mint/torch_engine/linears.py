@@ -1,55 +1,74 @@
 """The linears of a base model: a frozen product plus the adapters of the rows at hand.
 
-Shapes: T packed tokens, I/O features in and out, R rank.
+Shapes: T packed tokens, I/O features in and out, R rank, S ranks of several linears together.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
-from torch.nn import functional as F
 
-from mint.torch_engine.adapter_rows import AdapterContext, Pieces, add_product_
+from mint.torch_engine.adapter_rows import AdapterContext, Piece, add_product_
 from mint.torch_engine.frozen import FrozenMatrix
 from mint.torch_engine.lora import Target
 
 
 class _Adapted(torch.autograd.Function):
-    """y = x W^T + b + scale (x A^T) B^T, with the adapters' gradients added to their own memory.
+    """y = x W^T + b + scale (x A^T) B^T for each of the linears that read one x, with the adapters'
+    gradients added to their own memory.
 
-    Autograd would keep more (the input once for each product) and make a temporary of every
-    gradient. Saved here are x, which neighbours share, and the rank-R activation.
+    Autograd would keep more (the input once for each product), make a temporary of every gradient
+    and add up those of x in passes of their own. Saved here are x, which neighbours share, and the
+    rank-R activations.
     """
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx, x_TI: Tensor, anchor: Tensor | None, matrix: FrozenMatrix, pieces: Pieces
-    ) -> Tensor:
-        y_TO = matrix.product(x_TI)
-        low: list[Tensor] = []
-        for run, a_RI, b_OR, scale in pieces:
-            low.append(F.linear(run.of(x_TI).to(a_RI.dtype), a_RI))
-            add_product_(run.of(y_TO), low[-1], b_OR.t(), scale)
+        ctx: FunctionCtx,
+        x_TI: Tensor,
+        anchor: Tensor | None,
+        matrices: Sequence[FrozenMatrix],
+        pieces: Sequence[Piece],
+    ) -> tuple[Tensor, ...]:
+        ys = tuple(matrix.product(x_TI) for matrix in matrices)
+        low = [piece.low(x_TI) for piece in pieces]
+        for piece, low_TS in zip(pieces, low, strict=True):
+            piece.add_(low_TS, ys)
         ctx.save_for_backward(*([x_TI, *low] if pieces else []))
-        ctx.matrix, ctx.pieces = matrix, pieces  # pyright: ignore[reportAttributeAccessIssue]
-        return y_TO
+        ctx.matrices, ctx.pieces = matrices, pieces  # pyright: ignore[reportAttributeAccessIssue]
+        return ys
 
     @staticmethod
-    def backward(ctx: Any, g_TO: Tensor) -> tuple[Tensor | None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        goes_on = ctx.needs_input_grad[0]
-        dx_TI = ctx.matrix.back(g_TO) if goes_on else None
+    def backward(ctx: Any, *gs: Tensor) -> tuple[Tensor | None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        dx_TI: Tensor | None = None
+        if ctx.needs_input_grad[0]:
+            for matrix, g_TO in zip(ctx.matrices, gs, strict=True):
+                dx_TI = matrix.back(g_TO, dx_TI)
         saved = ctx.saved_tensors  # read once: a recomputed layer gives them only once
-        for (run, a_RI, b_OR, scale), u_TR in zip(ctx.pieces, saved[1:], strict=True):
-            x, g = run.of(saved[0]).to(a_RI.dtype), run.of(g_TO).to(a_RI.dtype)
-            du_TR = g @ b_OR
-            if a_RI.grad is not None:  # an adapter in training; others are only read
-                a_RI.grad.addmm_(du_TR.t(), x, alpha=scale)
-                db_RO = u_TR.t() @ g  # half the time of writing it the other way round
-                b_OR.grad.add_(db_RO.t(), alpha=scale)
-            if dx_TI is not None:
-                add_product_(run.of(dx_TI), du_TR, a_RI, scale)
+        for piece, low_TS in zip(ctx.pieces, saved[1:], strict=True):
+            _go_back(piece, saved[0], low_TS, gs, dx_TI)
         return dx_TI, None, None, None
+
+
+def _go_back(
+    piece: Piece, x_TI: Tensor, low_TS: Tensor, gs: Sequence[Tensor], dx_TI: Tensor | None
+) -> None:
+    """Add a piece's gradients to A, B and dx, each where it is wanted."""
+    run, scale, dtype = piece.run, piece.scale, piece.a_SI.dtype
+    g_TO = [run.of(g).to(dtype) for g in gs]
+    d_low = [g @ b_OR for g, b_OR in zip(g_TO, piece.bs, strict=True)]
+    d_low_TS = d_low[0] if len(d_low) == 1 else torch.cat(d_low, dim=1)
+    if piece.a_grad_SI is not None:  # an adapter in training; others are only read
+        piece.a_grad_SI.addmm_(d_low_TS.t(), run.of(x_TI).to(dtype), alpha=scale)
+        us = low_TS.split(low_TS.shape[1] // len(gs), dim=1)
+        for u_TR, g, b_OR in zip(us, g_TO, piece.bs, strict=True):
+            db_RO = u_TR.t() @ g  # half the time of writing it the other way round
+            assert b_OR.grad is not None
+            b_OR.grad.add_(db_RO.t(), alpha=scale)
+    if dx_TI is not None:
+        add_product_(run.of(dx_TI), d_low_TS, piece.a_SI, scale)
 
 
 class LoraLinear(nn.Module):
@@ -62,24 +81,40 @@ class LoraLinear(nn.Module):
         super().__init__()
         self.matrix = FrozenMatrix(base.weight, base.bias, keep_plain=keep_plain)
         self.name = name
-        self._context = context
+        self.context = context
 
     @property
     def target(self) -> Target:
         return Target(self.name, self.matrix.in_features, self.matrix.out_features)
 
     def forward(self, x: Tensor) -> Tensor:
-        x_TI = x.reshape(-1, x.shape[-1])
         if torch.is_grad_enabled():
-            pieces = self._context.pieces(self.name)
-            y_TO = _Adapted.apply(
-                x_TI, self._context.anchor if pieces else None, self.matrix, pieces
-            )
-            assert isinstance(y_TO, Tensor)
-        else:
-            y_TO = self.matrix.product(x_TI)
-            self._context.add_(self.name, x_TI, y_TO)
+            return _differentiable(x, [self])[0]
+        x_TI = x.reshape(-1, x.shape[-1])
+        y_TO = self.matrix.product(x_TI)
+        self.context.add_(self.name, x_TI, y_TO)
         return y_TO.view(*x.shape[:-1], -1)
+
+
+def products(x: Tensor, *linears: nn.Module) -> list[Tensor]:
+    """What each of these linears makes of x. Where a backward follows they are computed together:
+    x is kept once, and their gradients of it are summed as the products go."""
+    ours = [linear for linear in linears if isinstance(linear, LoraLinear)]
+    if torch.is_grad_enabled() and len(ours) == len(linears):
+        return _differentiable(x, ours)
+    return [linear(x) for linear in linears]
+
+
+def _differentiable(x: Tensor, linears: Sequence[LoraLinear]) -> list[Tensor]:
+    context = linears[0].context
+    pieces = context.pieces(*(linear.name for linear in linears))
+    ys: tuple[Tensor, ...] = _Adapted.apply(  # pyright: ignore[reportAssignmentType]
+        x.reshape(-1, x.shape[-1]),
+        context.anchor if pieces else None,
+        [linear.matrix for linear in linears],
+        pieces,
+    )
+    return [y_TO.view(*x.shape[:-1], -1) for y_TO in ys]
 
 
 def wrap_linears(module: nn.Module, context: AdapterContext) -> tuple[Target, ...]:
