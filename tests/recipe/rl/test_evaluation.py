@@ -17,6 +17,7 @@ from tests.recipe.rl.guessing import (
 )
 
 from mint.recipe.eval.evaluators import SamplingClientEvaluator
+from mint.recipe.exceptions import EvalError
 from mint.recipe.rl.evaluation import (
     RLTestSetEvaluator,
     distinctly_named,
@@ -53,6 +54,15 @@ async def test_a_failed_rollout_ends_an_evaluation_unless_its_strategy_says_othe
     metrics = await tolerant(sampler(FakeService(always(GOOD))))
 
     assert metrics["test/env/all/total_episodes"] == 2
+
+
+async def test_an_evaluator_that_returns_nothing_is_named():
+    class Forgetful(SamplingClientEvaluator):
+        async def __call__(self, sampling_client: Any) -> Any:
+            return None
+
+    with pytest.raises(EvalError, match="Forgetful"):
+        await run_evaluations(distinctly_named([Forgetful()]), None, None)
 
 
 class Named(SamplingClientEvaluator):

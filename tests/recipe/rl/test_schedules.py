@@ -22,6 +22,7 @@ from tests.recipe.rl.guessing import (
 )
 
 from mint.recipe.eval.evaluators import SamplingClientEvaluator
+from mint.recipe.exceptions import DataError
 from mint.recipe.rl.config import AsyncConfig, StreamMinibatchConfig
 from mint.recipe.rl.rollout_strategy import RetryOnFailure
 from mint.recipe.rl.train import main
@@ -295,6 +296,34 @@ def test_the_walk_goes_on_from_the_beginning_where_steps_need_more_groups(tmp_pa
     run(tmp_path, service, guesses(batches=2, groups=1), async_config=asynchronous(0, groups=2))
 
     assert trained(service) == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (1, 2)])
+def test_a_resume_with_another_number_of_groups_a_step_goes_on_where_the_walk_was(
+    tmp_path: Path, before: int, after: int
+):
+    service = FakeService(alternating())
+
+    first = asynchronous(1, groups=before)
+    run(tmp_path, service, guesses(batches=10), async_config=first, max_steps=2)
+    run(
+        tmp_path, service, guesses(batches=10), max_steps=5,
+        async_config=asynchronous(1, groups=after),
+    )  # fmt: skip
+
+    assert [row["step"] for row in rows(tmp_path)] == [0, 1, 2, 3, 4]
+    assert sorted(chain(*trained(service)[2:])) == list(range(2 * before, 2 * before + 3 * after))
+
+
+def test_a_batch_without_groups_is_passed_over_unless_there_is_no_other(tmp_path: Path):
+    service = FakeService(alternating())
+
+    some = [[], [GuessGroup(0)], []]
+    run(tmp_path / "some", service, some, async_config=asynchronous(0, groups=1))
+    with pytest.raises(DataError, match="for none of the 2 batches"):
+        run(tmp_path / "none", service, [[], []], async_config=asynchronous(0, groups=1))
+
+    assert trained(service) == [[0], [0], [0]]
 
 
 def test_the_asynchronous_loss_is_sent(tmp_path: Path):

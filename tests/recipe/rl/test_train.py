@@ -751,6 +751,20 @@ def test_a_reward_that_is_no_number_is_refused_by_the_name_of_its_group(tmp_path
         run(tmp_path, FakeService(alternating()), [[GuessGroup(0), Broken(1)]])
 
 
+def test_rewards_that_are_equally_infinite_do_not_pass_as_a_group_without_signal(tmp_path: Path):
+    class Infinite(GuessGroup):
+        async def compute_group_rewards(
+            self, trajectory_group: Any, env_group: Any
+        ) -> list[tuple[float, Any]]:
+            return [(float("inf"), {})] * 2
+
+    with pytest.raises(DataValidationError, match="group 0, member 0"):
+        run(
+            tmp_path, FakeService(alternating()), [[Infinite(0)]],
+            remove_constant_reward_groups=True,
+        )  # fmt: skip
+
+
 def test_a_run_of_no_steps_writes_no_row(tmp_path: Path):
     service = FakeService(alternating())
 

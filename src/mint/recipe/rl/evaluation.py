@@ -1,7 +1,7 @@
 """Evaluations of a run: a test set played once, and whatever evaluators a config brings."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from mint.recipe.eval.evaluators import (
     SamplingClientEvaluator,
     TrainingClientEvaluator,
 )
+from mint.recipe.exceptions import EvalError
 from mint.recipe.rl.groups import Group
 from mint.recipe.rl.report import episode_metrics
 from mint.recipe.rl.rollout_limits import TerminationRewardPolicy
@@ -99,9 +100,14 @@ class Evaluation:
             return EvaluationResult(self.name, metrics, groups, evaluator.num_groups_to_log)
         trains = isinstance(evaluator, TrainingClientEvaluator)
         metrics = await evaluator(training_client if trains else sampling_client)
+        if not isinstance(metrics, Mapping):
+            raise EvalError(
+                f"{type(evaluator).__name__} ({self.name}) gave {metrics!r:.200}. An evaluator "
+                "returns its numbers by name, {} if it has none."
+            )
         return EvaluationResult(self.name, self._renamed(metrics))
 
-    def _renamed(self, metrics: dict[str, float]) -> dict[str, float]:
+    def _renamed(self, metrics: Mapping[str, float]) -> dict[str, float]:
         own = f"{getattr(self.evaluator, 'name', self.name)}/"
         return {
             f"{self.name}/{key.removeprefix(own)}" if key.startswith(own) else key: value

@@ -90,9 +90,12 @@ class Group:
             DataValidationError: a reward is not finite.
         """
         played = self.trajectory_group
-        if played is None or (drop_constant and has_equal_rewards(played)):
+        if played is None:
             return self
-        self.advantages_G = group_advantages(played, self.index)
+        advantages_G = group_advantages(played, self.index)
+        if drop_constant and has_equal_rewards(played):
+            return self
+        self.advantages_G = advantages_G
         self.data, origins = assemble_training_data(
             [played], [self.advantages_G], include_provenance
         )

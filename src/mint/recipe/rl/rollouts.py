@@ -58,7 +58,10 @@ async def do_group_rollout(
         env_group_builder, policy, strategy or FailFast(), termination or TerminationRewardPolicy()
     )
     executor = get_rollout_executor()
-    return await (rollout.played() if executor is None else run_in(executor, rollout))
+    if executor is None:
+        return await rollout.played()
+    with strays_as_errors("the rollout executor"):
+        return await run_in(executor, rollout)
 
 
 async def do_group_rollout_and_filter_constant_reward(

@@ -26,7 +26,7 @@ async def run_asynchronous(run: Run, mode: AsyncConfig) -> None:
     groups_per_batch are more than it has. Evaluations run beside training.
     """
     before = Walked(run.first_step * mode.groups_per_batch)  # after a start on another schedule
-    walk = Walk(run.saves.walked or before, run.total_steps * mode.groups_per_batch)
+    walk = Walk(run.saves.walked or before, len(run.remaining_steps()) * mode.groups_per_batch)
     sampler = await run.starting_sampler()
     async with task_group() as tasks:
         rollouts = Rollouts(run, mode, sampler)
@@ -60,19 +60,27 @@ class Walk:
 
     Groups finish out of order, so what has been trained is more than a first stretch; the places
     beyond it are kept with the checkpoints.
+
+    Args:
+        kept: what has been trained.
+        more: how many groups the steps that remain take. (Not a place to end at: an earlier start
+            may have taken more or fewer groups a step.)
     """
 
-    def __init__(self, kept: Walked, total: int) -> None:
-        self.total = total
+    def __init__(self, kept: Walked, more: int) -> None:
+        self._more = more
         self._below = kept.below
         self._ahead = set(kept.ahead)
 
     def remaining(self, run: Run) -> Iterator[tuple[int, EnvGroupBuilder]]:
         """Place and builder of every group still to be rolled out."""
         below, ahead = self._below, frozenset(self._ahead)
-        for place, builder in enumerate(islice(self._all(run), self.total)):
-            if place >= below and place not in ahead:
-                yield place, builder
+        untrained = (
+            (place, builder)
+            for place, builder in enumerate(self._all(run))
+            if place >= below and place not in ahead
+        )
+        return islice(untrained, self._more)
 
     def trained(self, groups: Collection[Group]) -> Walked:
         """Note groups as trained, or as failed for good; returns all that is done so far."""
@@ -84,11 +92,13 @@ class Walk:
 
     @staticmethod
     def _all(run: Run) -> Iterator[EnvGroupBuilder]:
+        in_a_row = 0
         for index in count():
-            builders = run.batch(index)
-            if not builders:
-                raise DataError(f"get_batch({index % len(run.dataset)}) gave no groups.")
+            builders = list(run.batch(index))
             yield from builders
+            in_a_row = 0 if builders else in_a_row + 1
+            if in_a_row == len(run.dataset):
+                raise DataError(f"get_batch gave no groups, for none of the {in_a_row} batches.")
 
 
 class Rollouts:
