@@ -8,7 +8,8 @@ Each line is work that mint.recipe does on the client's side, with what it may t
     turn              a turn of a 64-turn episode, render and merge; the last eight turns over the
                       first eight tell whether a turn costs what is new or all that was said before
     merge             trajectory_to_data of 200 turns that come to 80k tokens, prompts extended with
-                      the sampled tokens; and the same with every prompt tokenised anew
+                      the sampled tokens; the same with prompts in chunks, as bridging makes them;
+                      and with every prompt tokenised anew
     discount          the discounted KL sum over 32k tokens
     step              one training step with 128 groups of 16, prompts of 4096 tokens; the service
                       is a stand-in in this process, and what its calls take is left out
@@ -34,14 +35,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import chz
 import numpy as np
 
 from benchmarks import harness
-from mint import ModelInput
+from mint import ModelInput, types
 from mint.recipe.completers import TokenCompleter, TokensWithLogprobs
 from mint.recipe.messages import Message
 from mint.recipe.renderers import get_renderer
@@ -138,8 +139,19 @@ def long_episode(extends: bool, turns: int = 200, tokens: int = 80_000) -> Traje
     return Trajectory(transitions, ModelInput.empty())
 
 
-def merge_s(extends: bool) -> float:
-    episode = long_episode(extends)
+def in_chunks(episode: Trajectory) -> Trajectory:
+    """The same turns, each prompt being the chunks of the last one and two more, as bridging has it."""
+    chunks: list[types.ModelInputChunk] = []
+    length, bridged = 0, []
+    for turn in episode.transitions:
+        chunks = [*chunks, types.EncodedTextChunk(tokens=turn.ob.to_ints()[length:])]
+        bridged.append(replace(turn, ob=ModelInput(chunks=chunks)))
+        chunks = [*chunks, types.EncodedTextChunk(tokens=turn.ac.tokens)]
+        length = turn.ob.length + len(turn.ac.tokens)
+    return replace(episode, transitions=bridged)
+
+
+def merge_s(episode: Trajectory) -> float:
     took = cpu_s(lambda: trajectory_to_data(episode, 1.0))
     assert len(trajectory_to_data(episode, 1.0)) == 1
     return took
@@ -304,6 +316,9 @@ class Line:
 
 
 def lines(tokenizer: Any, extra: dict[str, float]) -> list[Line]:
+    extended, anew = long_episode(extends=True), long_episode(extends=False)
+    bridged = in_chunks(extended)
+
     def turn() -> float:
         took, extra["turn_growth"] = episode_s(tokenizer)
         return took
@@ -317,8 +332,9 @@ def lines(tokenizer: Any, extra: dict[str, float]) -> list[Line]:
         Line("renderer", "get_renderer after the first", lambda: renderer_s(tokenizer), 50, 1e-6, "us"),
         Line("sft", "SFT conversation of 100 tokens to datum", lambda: sft_s(tokenizer), 1, 1e-3, "ms"),
         Line("turn", "a turn of a 64-turn episode", turn, None, 1e-3, "ms"),
-        Line("merge", "merge 200 turns, 80k tokens", lambda: merge_s(True), 50, 1e-3, "ms"),
-        Line("merge_anew", "the same, prompts tokenised anew", lambda: merge_s(False), None, 1e-3, "ms"),
+        Line("merge", "merge 200 turns, 80k tokens", lambda: merge_s(extended), 50, 1e-3, "ms"),
+        Line("merge_bridged", "the same, prompts in chunks", lambda: merge_s(bridged), 50, 1e-3, "ms"),
+        Line("merge_anew", "the same, prompts tokenised anew", lambda: merge_s(anew), None, 1e-3, "ms"),
         Line("discount", "discounted sum of 32k", discount_s, 5, 1e-3, "ms"),
         Line("step", "a step of 128 groups x 16", whole_step, 0.5),
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """The workloads are what the benchmark says they are."""
 
 import pytest
-from benchmarks.recipe_budgets import Prompts, conversation, long_episode
+from benchmarks.recipe_budgets import Prompts, conversation, in_chunks, long_episode
 
 from mint.recipe.rl.data_processing import trajectory_to_data
 
@@ -25,6 +25,17 @@ def test_a_long_episode_is_one_datum_of_all_its_tokens(extends):
     assert [len(turn.ac.tokens) for turn in episode.transitions] == [10] * 5
     assert datum.model_input.length == 99
     assert sum(datum.loss_fn_inputs["mask"].tolist()) == 50
+
+
+def test_prompts_in_chunks_are_the_same_prompts_and_share_their_chunks():
+    joined = long_episode(extends=True, turns=3, tokens=60)
+
+    bridged = in_chunks(joined)
+
+    prompts = [turn.ob for turn in bridged.transitions]
+    assert [p.to_ints() for p in prompts] == [turn.ob.to_ints() for turn in joined.transitions]
+    assert [len(p.chunks) for p in prompts] == [1, 3, 5]
+    assert prompts[2].chunks[0] is prompts[0].chunks[0]
 
 
 def test_a_conversation_has_about_as_many_tokens_as_asked():
