@@ -28,6 +28,8 @@ SHORT = (
     "parity",
     "overhead",
     "startup --threads 1",
+    "recipe_budgets --repeats 3",
+    "rl_schedules --repeats 2",
 )
 LONG = (
     "rl_step --long --steps 2",
@@ -42,6 +44,7 @@ LONG = (
     "real_text_bf16",
     "scaling --save",
     "quickstart_margin",
+    "recipe_step",
 )
 SETS: Mapping[str, Sequence[str]] = {"short": SHORT, "long": LONG}
 
