@@ -33,9 +33,7 @@ class _Adapted(torch.autograd.Function):
         pieces: Sequence[Piece],
     ) -> tuple[Tensor, ...]:
         ys = tuple(matrix.product(x_TI) for matrix in matrices)
-        low = [piece.low(x_TI) for piece in pieces]
-        for piece, low_TS in zip(pieces, low, strict=True):
-            piece.add_(low_TS, ys)
+        low = [piece.add_(x_TI, ys) for piece in pieces]
         ctx.save_for_backward(*([x_TI, *low] if pieces else []))
         ctx.matrices, ctx.pieces = matrices, pieces  # pyright: ignore[reportAttributeAccessIssue]
         return ys
