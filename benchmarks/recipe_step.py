@@ -6,7 +6,8 @@ The short step of rl_step.py (8 prompts x 6 answers, prompts of 20 to 28 tokens,
 rank, prompts, rewards and numbers of tokens are the same; both keep nothing and evaluate nothing.
 
 - share: what the loop's step takes more than the script's, over the loop's step. Of all CPU seconds
-  (server and client) and of wall seconds: the engine's own unsteadiness is in it, about 2 %.
+  (server and client) and of wall seconds. The engine's unsteadiness is in it, and was larger than
+  what is sought: 3 and 11 % of CPU seconds in two runs beside other work.
 - client share: the same more, but counted in the client's process alone, over the CPU seconds of the
   whole step. The server does the same work for both, so this is the steadier figure of the claim.
 - outside: wall seconds of the loop's step by its own spans, without those that wait for the service.
