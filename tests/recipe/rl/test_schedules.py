@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.recipe.fake_service import FakeService
@@ -24,7 +25,9 @@ from tests.recipe.rl.guessing import (
 from mint.recipe.eval.evaluators import SamplingClientEvaluator
 from mint.recipe.exceptions import DataError
 from mint.recipe.rl.config import AsyncConfig, StreamMinibatchConfig
+from mint.recipe.rl.loops.asynchronous import SnapshotEvaluations
 from mint.recipe.rl.rollout_strategy import RetryOnFailure
+from mint.recipe.rl.run import Run
 from mint.recipe.rl.train import main
 
 REWARD = "env/all/reward/total"
@@ -368,6 +371,22 @@ def test_evaluations_run_beside_training_on_the_weights_they_started_with(
     assert "due at step 2 is left out" in caplog.text
     last = rows(tmp_path)[-1]
     assert (last["step"], last["slow/weights"], last[REWARD]) == (6, 6, 0.5)
+
+
+async def test_evaluations_that_end_in_one_step_have_a_row_each():
+    async def evaluate(sampler: Any, step: int) -> dict[str, float]:
+        return {"value": sampler}
+
+    async with asyncio.TaskGroup() as tasks:
+        evaluations = SnapshotEvaluations(cast("Run", SimpleNamespace(evaluate=evaluate)), tasks)
+        evaluations.start(10, 0)
+        await evaluations.finish()
+        evaluations.start(11, 1)
+        await evaluations.finish()
+
+    found = [evaluations.found(step) for step in (1, 2, 3)]
+    assert [row.get("eval/by_step/value") for row in found] == [10, 11, None]
+    assert [row.get("eval/snapshot/step") for row in found] == [0, 1, None]
 
 
 def test_a_failed_evaluation_ends_the_run_as_itself(tmp_path: Path):

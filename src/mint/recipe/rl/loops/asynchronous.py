@@ -166,17 +166,21 @@ class SnapshotEvaluations:
         self._running = self._tasks.create_task(self._evaluate(sampler, step))
 
     def found(self, step: int) -> Row:
-        """What has been found since this was last asked, for the row of `step`.
+        """What the oldest evaluation found that no row has yet, for the row of `step`.
 
         Under eval/by_step/ with the step it is of; under its plain names too where that is `step`.
+        One a row, or two that end in one step would write over each other. None is left behind:
+        one runs at a time, and every step has a row.
         """
-        row: Row = {}
-        for started, seconds, metrics in self._found:
-            row |= {f"eval/by_step/{key}": value for key, value in metrics.items()}
-            row |= {"eval/snapshot/step": started, "eval/timing/seconds": seconds}
-            row |= metrics if started == step else {}
-        self._found = []
-        return row
+        if not self._found:
+            return {}
+        started, seconds, metrics = self._found.pop(0)
+        return {
+            **{f"eval/by_step/{key}": value for key, value in metrics.items()},
+            "eval/snapshot/step": started,
+            "eval/timing/seconds": seconds,
+            **(metrics if started == step else {}),
+        }
 
     async def finish(self) -> None:
         """Wait for the one that is running."""
