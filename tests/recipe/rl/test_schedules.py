@@ -329,6 +329,16 @@ def test_a_batch_without_groups_is_passed_over_unless_there_is_no_other(tmp_path
     assert trained(service) == [[0], [0], [0]]
 
 
+def test_rollouts_beside_training_are_measured_in_the_steps_they_end_in(tmp_path: Path):
+    run(tmp_path, FakeService(alternating()), guesses(batches=3), async_config=asynchronous(1))
+
+    sampled = [
+        row.get("time/policy_sample:count", 0) + ("time/policy_sample" in row)
+        for row in rows(tmp_path)
+    ]
+    assert sum(sampled) == 3 * 2 * 2  # every member of every group, once
+
+
 def test_the_asynchronous_loss_is_sent(tmp_path: Path):
     service = FakeService(alternating())
 

@@ -89,3 +89,9 @@ def test_wherever_a_kill_cuts_the_file_whole_lines_stay_and_it_can_go_on(cut: in
 
         append_line(path, {"step": 99})
         assert read_lines(path) == [*expected, {"step": 99}]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a disk always full")
+def test_a_disk_that_is_full_is_named_by_the_file():
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        append_line(Path("/dev/full"), {"a": 1})

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from mint.recipe.stores.timing import Span, StepTimes, measuring, span
+from mint.recipe.stores.timing import Span, StepTimes, measuring, span, timeline
 
 
 def test_a_span_of_one_call_has_one_number_and_of_several_has_four():
@@ -47,6 +47,35 @@ async def test_two_steps_side_by_side_do_not_mix():
         return [each.name for each in times.spans]
 
     assert await asyncio.gather(step("a"), step("b")) == [["a"], ["b"]]
+
+
+async def test_on_a_timeline_a_span_belongs_to_the_step_it_ends_in():
+    ends = {name: asyncio.Event() for name in ("first", "between", "second")}
+
+    async def long(name: str) -> None:
+        with span(name):
+            await ends[name].wait()
+
+    async def end(name: str) -> None:
+        ends[name].set()
+        await running[name]
+
+    with timeline():
+        running = {name: asyncio.create_task(long(name)) for name in ends}
+        await asyncio.sleep(0)
+        with measuring() as one:
+            await end("first")
+        await end("between")
+        with measuring() as two:
+            await end("second")
+            with measuring() as inner, span("inner"):
+                pass
+
+    assert [each.name for each in one.spans] == ["first"]
+    assert [each.name for each in two.spans] == ["between", "second"]
+    assert [each.name for each in inner.spans] == ["inner"]
+    assert two.spans[0].start_s < 0
+    assert "time/between" in two.metrics()
 
 
 def test_without_a_step_nothing_is_recorded_and_after_it_neither():

@@ -28,9 +28,13 @@ def append_lines(path: Path, values: Iterable[Mapping[str, Any]]) -> None:
         json.dumps(plain_numbers(value), ensure_ascii=False, allow_nan=False, default=str)
         for value in values
     ]
-    with path.open("ab+") as file:
-        _end_last_line(path, file)
-        file.write("".join(f"{line}\n" for line in lines).encode())
+    try:
+        with path.open("ab+") as file:
+            _end_last_line(path, file)
+            file.write("".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:  # a write that fails does not say where
+        error.filename = error.filename or str(path)
+        raise
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
 
@@ -20,7 +20,7 @@ class Span:
 
     name: str
     start_s: float
-    """Since the step began."""
+    """Since the step began; below 0 if it began before that."""
     duration_s: float
 
 
@@ -34,10 +34,9 @@ class StepTimes:
         self._began = time.perf_counter()
         self._total_s: float | None = None
 
-    def add(self, name: str, began: float) -> None:
-        """Record a span that began at `began` (time.perf_counter) and ends now."""
-        now = time.perf_counter()
-        self.spans.append(Span(name, began - self._began, now - began))
+    def add(self, name: str, began: float, ended: float) -> None:
+        """Record a span between two readings of time.perf_counter."""
+        self.spans.append(Span(name, began - self._began, ended - began))
 
     def close(self) -> None:
         """End the step, if it has not ended; spans that end later are still recorded."""
@@ -97,30 +96,70 @@ def _summary(key: str, durations: list[float]) -> dict[str, float]:
     }
 
 
-_current: ContextVar[StepTimes | None] = ContextVar("mint_recipe_step_times", default=None)
+@dataclass
+class _Timeline:
+    """Where spans are recorded: in a step, or between two."""
+
+    step: StepTimes | None = None
+    between: list[tuple[str, float, float]] = field(default_factory=list)
+    """Name, beginning and end of spans that wait for the next step."""
+
+    def add(self, name: str, began: float, ended: float) -> None:
+        if self.step is None:
+            self.between.append((name, began, ended))
+        else:
+            self.step.add(name, began, ended)
+
+
+_current: ContextVar[_Timeline | None] = ContextVar("mint_recipe_timeline", default=None)
+
+
+@contextmanager
+def timeline() -> Iterator[None]:
+    """For work that outlives the step it was started in, such as rollouts beside training: a span in
+    here, and in tasks and threads started in here, belongs to the step in which it ends."""
+    token = _current.set(_Timeline())
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 @contextmanager
 def measuring() -> Iterator[StepTimes]:
-    """Record the spans of this context, and of tasks and threads started in it, as one step's."""
-    times = StepTimes()
-    token = _current.set(times)
+    """Record the spans of this context, and of tasks and threads started in it, as one step's.
+
+    In a `timeline` those of all its tasks, whenever they were started.
+    """
+    line, times = _current.get(), StepTimes()
+    if line is None or line.step is not None:
+        token = _current.set(_Timeline(times))
+        try:
+            yield times
+        finally:
+            times.close()
+            _current.reset(token)
+        return
+    line.step = times
+    for name, began, ended in line.between:
+        times.add(name, began, ended)
+    line.between.clear()
     try:
         yield times
     finally:
         times.close()
-        _current.reset(token)
+        line.step = None
 
 
 @contextmanager
 def span(name: str) -> Iterator[None]:
     """Record a stretch of the current step; without a step nothing is recorded."""
-    times = _current.get()
-    if times is None:
+    line = _current.get()
+    if line is None:
         yield
         return
     began = time.perf_counter()
     try:
         yield
     finally:
-        times.add(name, began)
+        line.add(name, began, time.perf_counter())

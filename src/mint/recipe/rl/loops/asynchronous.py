@@ -14,6 +14,7 @@ from mint.recipe.rl.report import Row, sampling_metrics, spread
 from mint.recipe.rl.run import Run
 from mint.recipe.rl.saves import Walked
 from mint.recipe.rl.types import EnvGroupBuilder
+from mint.recipe.stores.timing import timeline
 from mint.recipe.tasks import task_group
 
 _log = logging.getLogger("mint.recipe.rl.train")
@@ -25,6 +26,11 @@ async def run_asynchronous(run: Run, mode: AsyncConfig) -> None:
     The data set is walked group by group, past its end and on from its beginning if steps times
     groups_per_batch are more than it has. Evaluations run beside training.
     """
+    with timeline():  # a rollout outlives the step it starts in
+        await _train_beside_rollouts(run, mode)
+
+
+async def _train_beside_rollouts(run: Run, mode: AsyncConfig) -> None:
     before = Walked(run.first_step * mode.groups_per_batch)  # after a start on another schedule
     walk = Walk(run.saves.walked or before, len(run.remaining_steps()) * mode.groups_per_batch)
     sampler = await run.starting_sampler()
