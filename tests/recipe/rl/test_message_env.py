@@ -481,6 +481,15 @@ def test_closing_the_wrapper_closes_an_env_that_can_be_closed():
     assert inner.closed == 1
 
 
+def test_an_env_that_forgets_to_return_is_named():
+    class Forgets(Chat):
+        async def step(self, message: Message) -> Any:
+            await super().step(message)
+
+    with pytest.raises(TypeError, match=r"Forgets\.step returned nothing.*a MessageStepResult"):
+        run(after(wrapped(Forgets()), said("4")))
+
+
 def test_many_envs_render_at_once_without_sharing_state():
     async def all_at_once() -> list[str]:
         envs = [wrapped(Chat(opening=f"number {n}")) for n in range(64)]

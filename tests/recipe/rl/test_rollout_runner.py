@@ -80,6 +80,15 @@ def test_an_env_whose_step_takes_no_extra_is_called_without():
     assert env.steps == [([7, 0], None)]
 
 
+def test_an_env_that_forgets_to_return_is_named():
+    class Forgets(Count):
+        async def step(self, action: list[int], *, extra: Any = None) -> Any:
+            await super().step(action)
+
+    with pytest.raises(TypeError, match=r"Forgets\.step returned nothing.*a StepResult"):
+        played(Script(ONE), Forgets())
+
+
 def test_a_policy_without_a_cap_serves_rollouts_without_a_budget():
     class Plain:
         async def __call__(self, model_input: ModelInput, stop: StopCondition) -> Any:

@@ -165,6 +165,11 @@ class EnvFromMessageEnv(Env):
         self._parse_errors_in_a_row = 0
         said = snapshot([message])[0]
         result = await Watched(self.message_env.step(message), type(self.message_env))
+        if result is None:
+            raise TypeError(
+                f"{type(self.message_env).__name__}.step returned nothing. It has to return a "
+                "MessageStepResult."
+            )
         if result.episode_done:
             return await self._last(result)
         has_clean_end = termination == "stop_sequence"  # what follows can be put after it

@@ -178,8 +178,15 @@ class _Episode:
 
     async def _step(self, action: TokensWithLogprobs, takes_extra: bool) -> StepResult:
         if takes_extra:
-            return await self.env.step(action.tokens, extra={"stop_reason": action.stop_reason})
-        return await self.env.step(action.tokens)
+            step = self.env.step(action.tokens, extra={"stop_reason": action.stop_reason})
+        else:
+            step = self.env.step(action.tokens)
+        result = await step
+        if result is None:
+            raise TypeError(
+                f"{type(self.env).__name__}.step returned nothing. It has to return a StepResult."
+            )
+        return result
 
     def _record(self, action: TokensWithLogprobs, result: StepResult) -> None:
         self.sampled_tokens += len(action.tokens)
