@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mint.torch_engine import prefix_tree as module
-from mint.torch_engine.prefix_tree import micro_batches, prefix_tree
+from mint.torch_engine.prefix_tree import cut, micro_batches, prefix_tree
 
 tries = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=12).map(lambda v: np.array(v, np.int32)),
@@ -186,3 +186,12 @@ def test_a_large_tree_is_cut_between_its_large_branches():
     assert tree.packed_tokens == 12 + 2 * 50
     parts = micro_batches(tree, token_budget=90)
     assert [part.packed_tokens for part in parts] == [62, 62]
+
+
+def test_parts_grow_only_where_that_saves_a_tenth():
+    def sizes(beginning: int, own: int) -> list[int]:
+        inputs = [joined(np.full(beginning, 9), [i] * own) for i in range(8)]
+        return [part.packed_tokens for part in cut(prefix_tree(inputs), 60, grown=120)]
+
+    assert sizes(beginning=30, own=10) == [30 + 8 * 10]
+    assert sum(sizes(beginning=6, own=13)) == 2 * 6 + 8 * 13  # in one part it would be 6 fewer

@@ -89,7 +89,7 @@ def test_models_that_share_a_forward_get_what_they_get_alone(tiny, monkeypatch, 
 
 def test_a_pass_is_sorted_and_cut_once_however_many_parts_it_has(tiny, monkeypatch):
     calls = []
-    for name in ("prefix_tree", "micro_batches"):
+    for name in ("prefix_tree", "cut"):
         real = getattr(passes_module, name)
         monkeypatch.setattr(
             passes_module, name, lambda *a, n=name, real=real: calls.append(n) or real(*a)
@@ -103,7 +103,7 @@ def test_a_pass_is_sorted_and_cut_once_however_many_parts_it_has(tiny, monkeypat
     assert not run(tiny, [own], Budget(10_000, 50))
 
     assert sorted(n for n, *_ in seen) == [8 + 2 * 12] + [8 + 3 * 12] * 6
-    assert calls == ["prefix_tree", "micro_batches"]
+    assert calls == ["prefix_tree", "cut"]
     whole = pass_over(tiny, random_adapter(tiny.decoder), data)
     assert not run(tiny, [whole])
     assert_same(own, whole)
@@ -345,8 +345,8 @@ def test_passes_with_and_without_gradient_are_kept_apart(tiny):
         pass_over(tiny, adapter, weighted_data(), forward_only=forward_only)
         for adapter, forward_only in zip(adapters, (True, False, True), strict=True)
     ]
-    assert [p for p, _ in compose(passes, 1000)] == [passes[0], passes[2]]
-    assert [p for p, _ in compose(passes[1:], 1000)] == [passes[1]]
+    assert [p for p, _ in compose(passes, Budget(1000, 1000))] == [passes[0], passes[2]]
+    assert [p for p, _ in compose(passes[1:], Budget(1000, 1000))] == [passes[1]]
 
 
 def test_a_budget_is_divided_so_that_nothing_wanted_is_left_over():
@@ -359,15 +359,29 @@ def test_the_first_pass_is_always_in_however_large_its_datum(tiny):
     passes = [
         pass_over(tiny, random_adapter(tiny.decoder, seed=n), weighted_data()) for n in range(2)
     ]
-    chosen = compose(passes, 3)
+    chosen = compose(passes, Budget(1000, 3))
     assert [p for p, _ in chosen] == passes[:1]
+
+
+def test_a_part_grows_where_that_spares_a_long_beginning(tiny, monkeypatch):
+    prompt, *ends = random_tokens(np.random.default_rng(0), 30, *[10] * 8)
+    tokens = [np.concatenate([prompt, end]) for end in ends]
+    data = [Datum(ModelInput.from_ints(t), {"target_tokens": t.astype(np.int64)}) for t in tokens]
+    cut, grown = (pass_over(tiny, random_adapter(tiny.decoder), data) for _ in range(2))
+    seen = count_forwards(tiny, monkeypatch)
+
+    assert not run(tiny, [cut], Budget(10_000, 60))
+    assert not run(tiny, [grown], Budget(10_000, 60, 120))
+
+    assert [n for n, *_ in seen] == [30 + 20, 30 + 30, 30 + 30, 30 + 80]
+    assert_same(grown, cut)
 
 
 def test_the_budget_follows_memory_the_setting_and_the_sampler(tiny):
     decoder, each = tiny.decoder, activation_bytes(tiny.decoder)
-    assert budget(decoder, 4000 * each, 10_000, None) == Budget(2000, 2000)
-    assert budget(decoder, 4000 * each, 640, None) == Budget(2000, 640)
-    assert budget(decoder, 0, 640, None) == Budget(FEWEST, FEWEST)
+    assert budget(decoder, 4000 * each, 10_000, None) == Budget(2000, 2000, 2000)
+    assert budget(decoder, 4000 * each, 640, None) == Budget(2000, 640, 1280)
+    assert budget(decoder, 0, 640, None) == Budget(FEWEST, FEWEST, FEWEST)
     shorter = budget(decoder, 4000 * each, 640, 400)
     assert shorter == Budget(2000, int(400 * decoder.layers / 1.4))
 

@@ -14,6 +14,8 @@ FEWEST = 128
 _HALF = 0.5
 """Share of the free memory that activations may take: gradients on their way and the head's chunks
 come on top, and sampling needs room to grow."""
+_GROWTH = 2
+"""Of a micro-batch, at most, where it spares repeated tokens."""
 
 
 def activation_bytes(decoder: Decoder) -> int:
@@ -34,6 +36,9 @@ class Budget:
     """What memory has room for. A single datum above it is computed with layers done twice."""
     batch: int
     """Where micro-batches are cut: not above `memory`, and less while sequences are decoded."""
+    grown: int = 0
+    """Where they are cut if that spares computing a shared beginning again and again. Larger ones
+    multiply a little slower, so it is for no other reason. 0: as `batch`."""
 
 
 def needed_bytes(decoder: Decoder, tokens: int) -> int:
@@ -58,7 +63,8 @@ def budget(decoder: Decoder, free_bytes: int, most: int, round_tokens: float | N
         round_tokens: cost of a decode round in forward tokens; None while nobody samples.
     """
     memory = max(FEWEST, int(_HALF * free_bytes) // activation_bytes(decoder))
-    return Budget(memory, min(memory, cut(decoder, most, round_tokens)))
+    grown = min(memory, _GROWTH * most) if round_tokens is None else 0
+    return Budget(memory, min(memory, cut(decoder, most, round_tokens)), grown)
 
 
 _OUT_OF_MEMORY = re.compile(r"can't allocate memory|not enough memory|out of memory", re.IGNORECASE)

@@ -22,7 +22,7 @@ from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.lora import TrainedAdapter
 from mint.torch_engine.packing import PackedBatch, pack
 from mint.torch_engine.pass_data import PassData
-from mint.torch_engine.prefix_tree import PrefixTree, micro_batches, prefix_tree
+from mint.torch_engine.prefix_tree import PrefixTree, cut, micro_batches, prefix_tree
 
 Ints = NDArray[np.int64]
 
@@ -73,10 +73,10 @@ class PassInParts(ABC, Generic[PartT]):
         ]
         self._tree: PrefixTree | None = None
         """Of what waits of the next part's kind, once it is asked for."""
-        self._cut: tuple[int, list[PrefixTree]] = (0, [])
-        """(token budget, that tree in micro-batches for it): sorting and cutting all data again for
+        self._cut: tuple[tuple[int, int], list[PrefixTree]] = ((0, 0), [])
+        """(how to cut, that tree in micro-batches): sorting and cutting all data again for
         every part would take time that grows with the square of a pass."""
-        self._part: tuple[int, PartT] | None = None
+        self._part: tuple[tuple[int, int], PartT] | None = None
 
     @property
     def done(self) -> bool:
@@ -97,11 +97,12 @@ class PassInParts(ABC, Generic[PartT]):
         """Tokens of the longest datum of this part's kind, which is computed in one piece."""
         return max(len(self.data.inputs[i]) for i in self._waiting[0][0])
 
-    def part(self, token_budget: int) -> PartT:
-        """The next micro-batch: at most so many packed tokens, but one datum at least. Asking again
-        gives the same; `took` goes on to the one after it."""
-        if self._part is None or self._part[0] != token_budget:
-            batch = pack(self._next(token_budget), self.data.inputs)
+    def part(self, token_budget: int, grown: int = 0) -> PartT:
+        """The next micro-batch: at most so many packed tokens (`grown`: see prefix_tree.cut), but
+        one datum at least. Asking again gives the same; `took` goes on to the one after it."""
+        how = token_budget, grown
+        if self._part is None or self._part[0] != how:
+            batch = pack(self._next(how), self.data.inputs)
             members = np.array(sorted(batch.rows), dtype=np.int64)
             plain = Part(
                 batch=batch,
@@ -109,7 +110,7 @@ class PassInParts(ABC, Generic[PartT]):
                 pairs_P=self.data.pairs_of(members),
                 differentiated=self.differentiates,
             )
-            self._part = token_budget, self._prepare(plain)
+            self._part = how, self._prepare(plain)
         return self._part[1]
 
     def took(self, part: PartT, found: Tensor) -> None:
@@ -118,24 +119,24 @@ class PassInParts(ABC, Generic[PartT]):
         assert self._part
         assert self._part[1] is part
         self._note(part, found)
-        budget, (here, *later) = self._cut
+        how, (here, *later) = self._cut
         taken_leaves, leaves = len(here.leaves), len(self._tree.leaves)
         self._tree = self._tree.part(taken_leaves, leaves) if taken_leaves < leaves else None
-        self._cut = budget, later
+        self._cut = how, later
         left, wanted = self._waiting[0]
         taken = set(part.members.tolist())
         left = [i for i in left if i not in taken]
         self._waiting[:1] = [(left, wanted)] if left else []
         self._part = None
 
-    def _next(self, token_budget: int) -> PrefixTree:
+    def _next(self, how: tuple[int, int]) -> PrefixTree:
         """The leaves of the next part."""
         if self._tree is None:
             self._tree = prefix_tree(self.data.inputs, self._waiting[0][0])
-        budget, trees = self._cut
-        if budget != token_budget or not trees:
-            trees = micro_batches(self._tree, token_budget)
-            self._cut = token_budget, trees
+        known, trees = self._cut
+        if known != how or not trees:
+            trees = cut(self._tree, *how)
+            self._cut = how, trees
         return trees[0]
 
     @abstractmethod

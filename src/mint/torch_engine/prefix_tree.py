@@ -26,6 +26,8 @@ READERS_PER_TOKEN = 20
 model, 1 thread). So eight groups do not share a single first token, and do share a system message."""
 BATCH_TOKENS = 64
 """One more micro-batch may be made to save so many repeated tokens: what it costs by itself."""
+WORTH_GROWING = 0.9
+"""Products of 1,280 rows are 4 % slower than of 640 (1 thread, AVX512), and take twice the memory."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,17 @@ def _in_order_of_datums(tree: PrefixTree) -> PrefixTree:
     return PrefixTree(
         tuple(tree.leaves[n] for n in order), tree.length_L[order], tree.shared_L[order]
     )
+
+
+def cut(tree: PrefixTree, token_budget: int, grown: int = 0) -> list[PrefixTree]:
+    """The micro-batches of a pass: of `token_budget` tokens, or of up to `grown` where those come
+    to a tenth fewer in all, because a long beginning that many share is computed fewer times."""
+    parts = micro_batches(tree, token_budget)
+    if grown <= token_budget:
+        return parts
+    larger = micro_batches(tree, grown)
+    tokens, fewer = (sum(part.packed_tokens for part in some) for some in (parts, larger))
+    return larger if fewer < WORTH_GROWING * tokens else parts
 
 
 def micro_batches(tree: PrefixTree, token_budget: int) -> list[PrefixTree]:

@@ -58,12 +58,14 @@ def fair_shares(wanted: Sequence[int], budget: int) -> list[int]:
     return shares
 
 
-def compose(passes: Sequence[Pass], token_budget: int) -> Shares:
+def compose(passes: Sequence[Pass], budget: Budget) -> Shares:
     """Parts for one batch. The first pass is always in it, others as far as they fit; a pass with a
     gradient and one without are not put together, since the latter would be kept for a backward."""
     kind = [p for p in passes if p.differentiates == passes[0].differentiates]
     chosen: list[tuple[Pass, Part]] = []
-    left = token_budget
+    left = budget.batch
+    if len(kind) == 1:
+        return [(kind[0], kind[0].part(left, budget.grown))]
     for p, share in zip(kind, fair_shares([p.tokens_left for p in kind], left), strict=True):
         if chosen and left <= 0:
             break
@@ -126,7 +128,7 @@ def _try(
     shares: Shares = ()
     before: list[tuple[Tensor, Tensor]] = []
     try:
-        shares = compose(passes, budget.batch)
+        shares = compose(passes, budget)
         before = _gradients(shares)
         return _compute(decoder, shares, budget, spend)
     except Exception as error:
