@@ -18,10 +18,10 @@ from benchmarks.harness import RESULTS
 from benchmarks.machine import ROOT
 
 SHORT = (
-    "rl_step --steps 5",
-    "train_step --repeats 5",
-    "train_step --unshared --repeats 3 --micro-batch 16",
-    "sampling --repeats 3",
+    "rl_step",
+    "train_step --repeats 2",
+    "train_step --unshared --repeats 2",
+    "sampling --repeats 2",
     "many_adapters --repeats 3",
     "latency_mix --repeats 2",
     "memory --micro-batch 16 8",

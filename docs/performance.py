@@ -41,6 +41,12 @@ def _ratio(result: Result) -> str:
     return f"{result['ratio_cpu']:.2f}×"
 
 
+def _whole_batch(result: Result) -> str:
+    """Against the rival that takes all of the pass at once."""
+    all_at_once = max(result["by_micro_batch"], key=int)
+    return f"{result['by_micro_batch'][all_at_once]['ratio_cpu']:.2f}×"
+
+
 def _both(result: Result) -> str:
     return f"{result['training']['ratio_cpu']:.2f}× / {result['sampling']['ratio_cpu']:.2f}×"
 
@@ -53,10 +59,13 @@ CLAIMS: Sequence[Claim] = (
     Claim("RL step, short, vs transformers+PEFT loop, through HTTP with the real client",
           "1.8×", "2.3×", "rl_step", _ratio, "rl_step"),
     Claim("RL step, long (256+128), vs the same", "2.2×", "3×", "rl_step_long", _ratio, "rl_step"),
-    Claim("training pass, groups of 6, vs HF+PEFT padded", "2.6×", "3.5×", "train_step", _ratio, "train_step"),
+    Claim("training pass, groups of 6, vs HF+PEFT padded", "2.6×", "3.5×", "train_step", _whole_batch, "train_step"),
+    Claim("the same, vs HF+PEFT's quickest micro-batch", "2.6×", "3.5×", "train_step", _ratio, "train_step"),
     Claim("training pass, groups of 8, long (256+128), vs HF+PEFT padded",
           "2.6×", "3.5×", "train_step_long", _ratio, "train_step"),
-    Claim("training pass without shared prefixes", "1.5×", "1.9×", "train_step_unshared", _ratio, "train_step"),
+    Claim("training pass without shared prefixes, vs HF+PEFT padded",
+          "1.5×", "1.9×", "train_step_unshared", _whole_batch, "train_step"),
+    Claim("the same, vs HF+PEFT's quickest micro-batch", "1.5×", "1.9×", "train_step_unshared", _ratio, "train_step"),
     Claim("sampling, 48 rows grouped with LoRA, vs HF+PEFT generate", "1.8×", "2.4×", "sampling", _ratio, "sampling"),
     Claim("the same, long (256+128)", "1.8×", "2.4×", "sampling_long", _ratio, "sampling"),
     Claim("peak memory of the pass vs HF+PEFT, short", "≤ 0.5×", "≤ 0.3×", "memory",
