@@ -1,4 +1,4 @@
-"""The picture of scaling.py, as SVG: two panels with a logarithmic x axis."""
+"""The pictures of scaling.py and math_rl.py, as SVG."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 WIDTH, HEIGHT = 360, 240
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 44
 INK, FAINT, LINE = "#333", "#ddd", "#1f6feb"
+COLORS = (LINE, "#bf3989", "#1a7f37", "#9a6700")
 
 
 def scaling(sampling_ms: Mapping[int, float], training_ms: Mapping[int, float]) -> str:
@@ -14,14 +15,39 @@ def scaling(sampling_ms: Mapping[int, float], training_ms: Mapping[int, float]) 
         _panel(0, "Sampling", "requests at once", sampling_ms),
         _panel(WIDTH, "Training", "tokens per datum", training_ms),
     )
-    return "\n".join(
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {HEIGHT}" '
-            f'width="{2 * WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="11">',
-            '<rect width="100%" height="100%" fill="#fff"/>',
-            *panels,
-            "</svg>\n",
-        )
+    return "\n".join((_opening(2 * WIDTH), *panels, "</svg>\n"))
+
+
+def curves(title: str, axis: str, values: Mapping[str, Sequence[float]]) -> str:
+    """Values by step, from 0 to 1 or their highest, one curve a name."""
+    longest = max(len(series) for series in values.values())
+    levels = ticks(max(1.0, *(max(series) for series in values.values())))
+    across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+
+    def place(step: int, value: float) -> tuple[float, float]:
+        return LEFT + across * step / max(1, longest - 1), TOP + down * (1 - value / levels[-1])
+
+    parts = [
+        f'<text x="{LEFT}" y="20" font-size="13" fill="{INK}">{title}</text>',
+        *(_level(0, place(0, level)[1], level) for level in levels),
+        *(
+            _label(place(step, 0)[0], str(step), HEIGHT - BOTTOM + 16)
+            for step in range(0, longest, 5)
+        ),
+        _label(LEFT + across / 2, axis, HEIGHT - 10),
+        *(
+            _curve([place(step, max(0.0, value)) for step, value in enumerate(series)], color, name)
+            for (name, series), color in zip(values.items(), COLORS, strict=False)
+        ),
+    ]
+    return "\n".join((_opening(WIDTH), *parts, "</svg>\n"))
+
+
+def _opening(width: int) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT}" '
+        f'width="{width}" height="{HEIGHT}" font-family="sans-serif" font-size="11">'
+        '<rect width="100%" height="100%" fill="#fff"/>'
     )
 
 
@@ -69,10 +95,10 @@ def _label(x: float, text: str, y: float) -> str:
     return f'<text x="{x:.1f}" y="{y}" text-anchor="middle" fill="{INK}">{text}</text>'
 
 
-def _curve(points: Sequence[tuple[float, float]]) -> str:
+def _curve(points: Sequence[tuple[float, float]], color: str = LINE, name: str = "") -> str:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = "".join(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"/>' for x, y in points)
     return (
-        f'<polyline points="{path}" fill="none" stroke="{LINE}" stroke-width="2"/>'
-        f'<g fill="{LINE}">{dots}</g>'
+        f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>'
+        f'<g fill="{color}"><title>{name}</title>{dots}</g>'
     )

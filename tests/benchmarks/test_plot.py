@@ -37,3 +37,14 @@ def test_the_picture_in_the_docs_is_that_of_the_result():
     )
 
     assert PICTURE.read_text() == plot.scaling(sampling, training)
+
+
+def test_curves_of_several_runs_share_one_frame():
+    picture = ElementTree.fromstring(
+        plot.curves("Reward", "step", {"seed 0": [0.0, 0.5, 1.0], "seed 1": [0.25, 0.5]})
+    )
+    circles = [one for one in picture.iter() if one.tag.endswith("circle")]
+
+    first, middle, last, other, beside = (float(one.attrib["cy"]) for one in circles)
+    assert first > other > middle == beside > last
+    assert circles[1].attrib["cx"] == circles[4].attrib["cx"]
