@@ -93,6 +93,6 @@ def test_what_torch_reads_once_is_set_and_what_a_user_has_set_stays(tmp_path):
 
     assert alone == {
         "PATH": "/bin", "OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE",
-        "THP_MEM_ALLOC_ENABLE": "1",
+        "THP_MEM_ALLOC_ENABLE": "1", "MALLOC_ARENA_MAX": "1",
     }  # fmt: skip
     assert (told["OMP_WAIT_POLICY"], told["OMP_NUM_THREADS"]) == ("ACTIVE", "3")
