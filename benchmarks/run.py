@@ -18,18 +18,17 @@ from benchmarks.harness import RESULTS
 from benchmarks.machine import ROOT
 
 SHORT = (
-    "rl_step",
+    "rl_step --steps 2",
     "train_step --repeats 2",
-    "train_step --unshared --repeats 2",
+    "train_step --unshared --repeats 1 --micro-batch 16 48",
     "sampling --repeats 2",
-    "many_adapters --repeats 3",
-    "latency_mix --repeats 2",
+    "many_adapters --repeats 2",
+    "latency_mix --repeats 1",
     "memory --micro-batch 16 8",
     "parity",
     "overhead",
     "startup --threads 1",
     "recipe_budgets --repeats 3",
-    "rl_schedules --repeats 2",
 )
 LONG = (
     "rl_step --long --steps 2",
@@ -44,7 +43,9 @@ LONG = (
     "real_text_bf16",
     "scaling --save",
     "quickstart_margin",
+    "rl_schedules --repeats 2",
     "recipe_step",
+    "math_rl",
 )
 SETS: Mapping[str, Sequence[str]] = {"short": SHORT, "long": LONG}
 
