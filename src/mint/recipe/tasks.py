@@ -1,7 +1,7 @@
-"""Tasks that live and die together."""
+"""Tasks that live and die together, and work that has so much time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -30,6 +30,21 @@ async def run_together(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     async with task_group() as tasks:
         started = [tasks.create_task(one) for one in work]
     return [task.result() for task in started]
+
+
+@asynccontextmanager
+async def limited(clock: asyncio.Timeout, too_late: Callable[[], Exception]) -> AsyncIterator[None]:
+    """Ends what is within when the clock's time is up; `too_late` makes the error that is raised.
+
+    A TimeoutError of the work's own stays what it is.
+    """
+    try:
+        async with clock:
+            yield
+    except TimeoutError as error:
+        if not clock.expired():
+            raise
+        raise too_late() from error
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,8 +6,8 @@ What was sampled is recorded as it was sampled: tokens and logprobs go into the 
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -37,6 +37,7 @@ from mint.recipe.rl.types import (
     Transition,
 )
 from mint.recipe.stores.timing import span
+from mint.recipe.tasks import limited
 
 _log = logging.getLogger("mint.recipe.rl.rollout_runner")
 
@@ -162,19 +163,17 @@ class _Episode:
             budget = turn_budget(self.limits, self.state(), self.lifted)
             named = {} if budget is None else {"max_tokens": budget}
         timeout_s = self.limits.sampling_turn_timeout_seconds
-        clock = asyncio.timeout(timeout_s)
-        try:
-            with span("policy_sample"):
-                async with clock:
-                    return await self.policy(self.ob, self.stop, **named)
-        except TimeoutError as error:
-            if not clock.expired():
-                raise  # the policy's own
-            raise SamplingTurnTimeoutError(
+
+        def too_late() -> SamplingTurnTimeoutError:
+            return SamplingTurnTimeoutError(
                 f"turn {len(self.transitions)} was sampled for longer than "
                 f"sampling_turn_timeout_seconds={timeout_s}, after a prompt of {self.ob.length} "
                 "tokens."
-            ) from error
+            )
+
+        with span("policy_sample"):
+            async with limited(asyncio.timeout(timeout_s), too_late):
+                return await self.policy(self.ob, self.stop, **named)
 
     async def _step(self, action: TokensWithLogprobs, takes_extra: bool) -> StepResult:
         if takes_extra:
@@ -266,18 +265,7 @@ class _Episode:
         timeout_s = self.limits.rollout_timeout_seconds
         if timeout_s is None or StopReason.rollout_timeout in self.lifted:
             return nullcontext()
-        return self._until(self.began + timeout_s)
-
-    @asynccontextmanager
-    async def _until(self, end: float) -> AsyncIterator[None]:
-        clock = asyncio.timeout_at(end)
-        try:
-            async with clock:
-                yield
-        except TimeoutError as error:
-            if not clock.expired():
-                raise  # the env's or the policy's own
-            raise _TimeIsUp from error
+        return limited(asyncio.timeout_at(self.began + timeout_s), _TimeIsUp)
 
 
 def _empty_transition(reward: float, metrics: Metrics, logs: Any = None) -> Transition:

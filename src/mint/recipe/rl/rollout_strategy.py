@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from mint.recipe.exceptions import AllTrajectoriesFailedError, ConfigurationError
 from mint.recipe.rl.types import Env, EnvGroupBuilder, RolloutError, Trajectory
-from mint.recipe.tasks import run_together
+from mint.recipe.tasks import limited, run_together
 
 _log = logging.getLogger("mint.recipe.rl.rollout_strategy")
 
@@ -174,16 +174,13 @@ class _Members:
         return True
 
     async def _within_time(self, env: Env) -> Trajectory:
-        clock = asyncio.timeout(self.timeout_s or None)
-        try:
-            async with clock:
-                return await self.play(env)
-        except TimeoutError as error:
-            if not clock.expired():
-                raise  # the rollout's own
-            raise TimeoutError(
+        def too_late() -> TimeoutError:
+            return TimeoutError(
                 f"the rollout took longer than per_rollout_timeout={self.timeout_s} s"
-            ) from error
+            )
+
+        async with limited(asyncio.timeout(self.timeout_s or None), too_late):
+            return await self.play(env)
 
     async def _fresh_env(self, index: int) -> Env:
         """Member `index` of a fresh group; the rest of that group is closed again."""

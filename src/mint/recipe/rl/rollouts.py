@@ -32,6 +32,7 @@ from mint.recipe.rl.types import (
     TrajectoryGroup,
 )
 from mint.recipe.stores.timing import span
+from mint.recipe.tasks import limited
 
 _log = logging.getLogger("mint.recipe.rl.rollouts")
 
@@ -146,19 +147,17 @@ class GroupRollout:
         if self._needs_no_grade(played.trajectories_G):
             return [(0.0, {}) for _ in played.trajectories_G]
         timeout_s = self.termination.grader_timeout_seconds
-        clock = asyncio.timeout(timeout_s)
-        try:
-            async with clock:
-                rewards_G = await self.builder.compute_group_rewards(
-                    played.trajectories_G, played.envs_G
-                )
-        except TimeoutError as error:
-            if not clock.expired():
-                raise  # the grader's own
-            raise TimeoutError(
+
+        def too_late() -> TimeoutError:
+            return TimeoutError(
                 f"{type(self.builder).__name__}.compute_group_rewards took longer than "
                 f"grader_timeout_seconds={timeout_s}"
-            ) from error
+            )
+
+        async with limited(asyncio.timeout(timeout_s), too_late):
+            rewards_G = await self.builder.compute_group_rewards(
+                played.trajectories_G, played.envs_G
+            )
         return graded(self.builder, rewards_G, len(played.trajectories_G))
 
     def _needs_no_grade(self, trajectories_G: Sequence[Trajectory]) -> bool:
