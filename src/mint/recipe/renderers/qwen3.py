@@ -10,8 +10,13 @@ from mint.recipe.renderers.reasoning import Reasoned, reasoning_of
 from mint.recipe.renderers.tool_calls import JsonCalls
 from mint.recipe.renderers.turns import plain_text
 
-EMPTY_BLOCK: list[Piece] = [THINK, "\n\n", END_THINK, "\n\n"]
+_EMPTY_BLOCK: list[Piece] = [THINK, "\n\n", END_THINK, "\n\n"]
 """What switches reasoning off: it is over before it began."""
+
+
+def whole_block(reasoning: str) -> list[Piece]:
+    """A think block that the model writes from its first tag to its last."""
+    return [THINK, f"\n{reasoning}\n", END_THINK, "\n\n"]
 
 
 class Qwen3Renderer(ChatMLRenderer):
@@ -40,20 +45,24 @@ class Qwen3Renderer(ChatMLRenderer):
 
     def block(self, reasoning: str) -> tuple[list[Piece], list[Piece]]:
         """A think block: what the prompt supplies of it, and what the model writes."""
-        return [], [THINK, f"\n{reasoning}\n", END_THINK, "\n\n"]
+        return [], whole_block(reasoning)
 
 
-class Qwen3DisableThinkingRenderer(Qwen3Renderer):
-    """Qwen3 told not to reason: the prompt ends in an empty think block."""
+class ThinkingSwitchedOff(ChatMLRenderer):
+    """A family of reasoning models told not to reason: the prompt ends in an empty think block."""
 
     def stretches(self, messages: Sequence[Message], *, ends: bool = True) -> list[Stretch]:
         if ends:
-            refuse_reasoning(messages, after=self.last_user_index(messages))
+            _refuse_reasoning(messages, after=self.last_user_index(messages))
         return super().stretches(messages, ends=ends)
 
     def block(self, reasoning: str) -> tuple[list[Piece], list[Piece]]:
         # With reasoning: in a prompt whose model did reason, against what it was told.
-        return super().block(reasoning) if reasoning else (EMPTY_BLOCK, [])
+        return ([], whole_block(reasoning)) if reasoning else (_EMPTY_BLOCK, [])
+
+
+class Qwen3DisableThinkingRenderer(ThinkingSwitchedOff, Qwen3Renderer):
+    """Qwen3 told not to reason."""
 
 
 class Qwen3InstructRenderer(ChatMLRenderer):
@@ -78,7 +87,7 @@ class Qwen3InstructRenderer(ChatMLRenderer):
         return Reasoned("", text)
 
 
-def refuse_reasoning(messages: Sequence[Message], after: int) -> None:
+def _refuse_reasoning(messages: Sequence[Message], after: int) -> None:
     """Refuse a training example whose last turn would teach what the prompt switches off.
 
     Args:

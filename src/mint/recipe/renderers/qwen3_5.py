@@ -1,12 +1,10 @@
 """Qwen3.5 (and 3.6): the prompt opens the think block, and tool calls are written in tags."""
 
-from collections.abc import Sequence
-
 from mint.recipe.exceptions import RendererError
 from mint.recipe.messages import Message
 from mint.recipe.renderers.chatml import END_THINK, THINK, ChatMLRenderer, Piece
-from mint.recipe.renderers.layout import RenderContext, RenderedMessage, Stretch
-from mint.recipe.renderers.qwen3 import EMPTY_BLOCK, refuse_reasoning
+from mint.recipe.renderers.layout import RenderContext, RenderedMessage
+from mint.recipe.renderers.qwen3 import ThinkingSwitchedOff
 from mint.recipe.renderers.reasoning import reasoning_of
 from mint.recipe.renderers.tool_calls import TaggedCalls
 
@@ -52,18 +50,7 @@ class Qwen35Renderer(ChatMLRenderer):
         return [THINK, "\n"], [f"{reasoning}\n", END_THINK, "\n\n"]
 
 
-class Qwen35DisableThinkingRenderer(Qwen35Renderer):
-    """Qwen3.5 told not to reason: the prompt ends in an empty think block."""
+class Qwen35DisableThinkingRenderer(ThinkingSwitchedOff, Qwen35Renderer):
+    """Qwen3.5 told not to reason."""
 
     opens_with_reasoning = False
-
-    def stretches(self, messages: Sequence[Message], *, ends: bool = True) -> list[Stretch]:
-        if ends:
-            refuse_reasoning(messages, after=self.last_user_index(messages))
-        return super().stretches(messages, ends=ends)
-
-    def block(self, reasoning: str) -> tuple[list[Piece], list[Piece]]:
-        if not reasoning:
-            return EMPTY_BLOCK, []
-        # In a prompt whose model did reason, against what it was told.
-        return [], [THINK, f"\n{reasoning}\n", END_THINK, "\n\n"]
