@@ -79,17 +79,20 @@ def reach(connection: Connection, timeout_s: float = 15.0) -> httpx.Response:
 
 
 def _capabilities(connection: Connection, timeout_s: float) -> httpx.Response:
-    url = f"{connection.base_url}/api/v1/get_server_capabilities"
     for wait_s in (1.0, 2.0, 0.0):
         with suppress(httpx.ConnectError) if wait_s else nullcontext():
-            return httpx.get(
-                url,
-                headers={"X-API-Key": connection.api_key},
-                timeout=timeout_s,
-                trust_env=not connection.is_embedded,
-            )
+            return _get(connection, "get_server_capabilities", timeout_s)
         time.sleep(wait_s)
     raise AssertionError("the last try returns or raises")
+
+
+def _get(connection: Connection, route: str, timeout_s: float) -> httpx.Response:
+    return httpx.get(
+        f"{connection.base_url}/api/v1/{route}",
+        headers={"X-API-Key": connection.api_key},
+        timeout=timeout_s,
+        trust_env=not connection.is_embedded,
+    )
 
 
 def check(connection: Connection, timeout_s: float = 15.0) -> tuple[str, ...]:
@@ -112,23 +115,27 @@ def check(connection: Connection, timeout_s: float = 15.0) -> tuple[str, ...]:
         raise _no_such_server(answer) from None
 
 
+def ask(connection: Connection, route: str, timeout_s: float) -> httpx.Response:
+    """What the server says at a route below /api/v1, whatever that is; asked once.
+
+    Raises:
+        ServerFaultError: nobody answers there.
+    """
+    try:
+        return _get(connection, route, timeout_s)
+    except httpx.HTTPError as error:
+        raise ServerFaultError(
+            f"no server answers at {connection.base_url} ({type(error).__name__})."
+        ) from error
+
+
 def extensions(connection: Connection, timeout_s: float = 15.0) -> frozenset[str]:
     """What the server can do beyond upstream's, by name; nothing for a server that is not ours.
 
     Raises:
         ServerFaultError: nobody answers there.
     """
-    try:
-        answer = httpx.get(
-            f"{connection.base_url}/api/v1/mint/server",
-            headers={"X-API-Key": connection.api_key},
-            timeout=timeout_s,
-            trust_env=not connection.is_embedded,
-        )
-    except httpx.HTTPError as error:
-        raise ServerFaultError(
-            f"no server answers at {connection.base_url} ({type(error).__name__})."
-        ) from error
+    answer = ask(connection, "mint/server", timeout_s)
     if answer.status_code != 200:
         return frozenset()
     told = answer.json()

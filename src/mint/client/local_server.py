@@ -44,6 +44,12 @@ def recorded(home: Path) -> LocalServer | None:
         return None
 
 
+def running(home: Path) -> LocalServer | None:
+    """The recorded server, if its process lives."""
+    server = recorded(home)
+    return server if server is not None and is_alive(server.pid) else None
+
+
 def health(server: LocalServer) -> Mapping[str, Any] | None:
     """What `/healthz` tells about the engine; None if whoever answers there is no server of ours.
 

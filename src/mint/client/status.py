@@ -4,8 +4,8 @@ from typing import Any
 
 import httpx
 
-from mint.client.connect import Connection, connect
-from mint.client.local_server import is_alive, recorded
+from mint.client import connect, local_server
+from mint.client.connect import Connection
 from mint.client.settings import ClientSettings, wire_key
 from mint.core.errors import AuthenticationError, ConfigError, ServerFaultError
 
@@ -19,9 +19,9 @@ def running(config: ClientSettings) -> Connection:
         ConfigError: none is configured, and none runs here.
     """
     if config.base_url is not None:
-        return connect(config)
-    server = recorded(config.embedded.home)
-    if server is None or not is_alive(server.pid):
+        return connect.connect(config)
+    server = local_server.running(config.embedded.home)
+    if server is None:
         raise ConfigError(
             "no server is configured (MINT_BASE_URL and MINT_API_KEY), and no embedded one runs."
         )
@@ -35,17 +35,7 @@ def ask(connection: Connection) -> dict[str, Any]:
         ServerFaultError: nobody answers there, or not as a server of ours does.
         AuthenticationError: the server refuses the key.
     """
-    try:
-        answer = httpx.get(
-            f"{connection.base_url}/api/v1/mint/status",
-            headers={"X-API-Key": connection.api_key},
-            timeout=_TIMEOUT_S,
-            trust_env=not connection.is_embedded,
-        )
-    except httpx.HTTPError as error:
-        raise ServerFaultError(
-            f"no server answers at {connection.base_url} ({type(error).__name__})."
-        ) from error
+    answer = connect.ask(connection, "mint/status", _TIMEOUT_S)
     if answer.status_code == 401:
         raise AuthenticationError(f"{connection.base_url} refuses the API key.")
     try:

@@ -65,9 +65,8 @@ def tokenizer_folder(model: str) -> Path | None:
 def _embedded_may_know(model: str, local: settings.EmbeddedSettings) -> bool:
     if not local.enabled:
         return False
-    server = local_server.recorded(local.home)
-    running = server is not None and local_server.is_alive(server.pid)
-    return running or model in {entry.partition("=")[0] for entry in local.models}
+    is_running = local_server.running(local.home) is not None
+    return is_running or model in {entry.partition("=")[0] for entry in local.models}
 
 
 def folder_for(connection: Connection, model: str, home: Path) -> Path | None:
