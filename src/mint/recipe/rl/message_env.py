@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mint import ModelInput
 from mint.recipe.messages import Message, get_text_content
-from mint.recipe.rl.class_hints import say_once
+from mint.recipe.rl.class_hints import hand_on, say_once
 from mint.recipe.rl.held_loop import Watched
 from mint.recipe.rl.prompts import extended, first_prompt, new_since, rendered, snapshot
 from mint.recipe.rl.rollout_limits import ParseErrorPolicy, RolloutLimits
@@ -305,13 +305,8 @@ class EnvFromMessageEnv(Env):
         if inspect.isawaitable(closing):
             await closing
 
-    def _hand_on(self, name: str, value: Any) -> None:
-        inner = type(self.message_env)
-        method = getattr(self.message_env, name, None)
-        if method is not None:
-            method(value)
-        else:
-            say_once(_log, inner, f"%s has no {name}; it is played without.", inner.__name__)
+    def _hand_on(self, setter: str, value: Any) -> None:
+        hand_on(_log, self.message_env, setter, value)
 
     # --------------------------------------------------------------- within
 

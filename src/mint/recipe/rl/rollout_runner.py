@@ -15,7 +15,7 @@ from typing import Any
 from mint import ModelInput
 from mint.recipe.completers import TokenCompleter, TokensWithLogprobs
 from mint.recipe.exceptions import SamplingTurnTimeoutError
-from mint.recipe.rl.class_hints import say_once
+from mint.recipe.rl.class_hints import hand_on
 from mint.recipe.rl.rollout_hooks import RolloutHooks as RolloutHooks
 from mint.recipe.rl.rollout_hooks import RolloutState
 from mint.recipe.rl.rollout_limits import (
@@ -73,10 +73,12 @@ async def run_rollout(
     if parse_errors is None and config is not None:
         parse_errors = config.parse_errors
     limits = limits or NO_LIMITS
-    _tell(env, "set_parse_error_policy", parse_errors)
-    _tell(env, "set_max_tool_calls", limits.max_tool_calls)
+    if parse_errors is not None:
+        hand_on(_log, env, "set_parse_error_policy", parse_errors)
+    if limits.max_tool_calls is not None:
+        hand_on(_log, env, "set_max_tool_calls", limits.max_tool_calls)
     if config is not None and config.tool_execution != "parallel":
-        _tell(env, "set_tool_execution", config.tool_execution)
+        hand_on(_log, env, "set_tool_execution", config.tool_execution)
     return await _Episode(policy, env, limits, hooks).played()
 
 
@@ -292,14 +294,3 @@ def _has_extra(step: Callable[..., Any]) -> bool:
     return "extra" in parameters or any(
         one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values()
     )
-
-
-def _tell(env: Env, method: str, value: Any) -> None:
-    """Hand a setting on to an env that has a say in it."""
-    if value is None:
-        return
-    told = getattr(env, method, None)
-    if told is not None:
-        told(value)
-    else:
-        say_once(_log, type(env), f"%s has no {method}; it is played without.", type(env).__name__)

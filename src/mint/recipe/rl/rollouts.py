@@ -12,7 +12,7 @@ from typing import Any
 
 from mint.recipe.completers import TinkerTokenCompleter, TokenCompleter
 from mint.recipe.rl.advantages import has_equal_rewards
-from mint.recipe.rl.class_hints import say_once
+from mint.recipe.rl.class_hints import hand_on
 from mint.recipe.rl.group_checks import graded, require_envs, require_numbers
 from mint.recipe.rl.prompts import sharing_prompts
 from mint.recipe.rl.rollout_executor import get_rollout_executor as get_rollout_executor
@@ -182,16 +182,7 @@ class GroupRollout:
 
 def _show_all_messages_to_grader(envs: Sequence[Env]) -> None:
     for env in envs:
-        show = getattr(env, "set_pass_all_messages_to_grader", None)
-        if show is not None:
-            show(True)
-        else:
-            say_once(
-                _log,
-                type(env),
-                "%s has no set_pass_all_messages_to_grader; it is graded as it is.",
-                type(env).__name__,
-            )
+        hand_on(_log, env, "set_pass_all_messages_to_grader", True, "it is graded as it is")
 
 
 @asynccontextmanager
