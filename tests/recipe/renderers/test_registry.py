@@ -52,7 +52,7 @@ def test_only_the_renderers_made_last_are_kept():
     assert len(registry._made) == registry.KEPT
 
 
-@pytest.mark.parametrize("name", sorted(registry._BUILT_IN))
+@pytest.mark.parametrize("name", sorted(registry.BUILT_IN))
 def test_every_name_of_ours_makes_a_renderer_that_asks_and_reads(name):
     tokenizer = FastTokenizer()
     one = get_renderer(name, tokenizer)

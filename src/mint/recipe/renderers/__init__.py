@@ -25,6 +25,7 @@ from mint.recipe.renderers.examples import TrainOnWhat as TrainOnWhat
 from mint.recipe.renderers.layout import ParseTermination as ParseTermination
 from mint.recipe.renderers.layout import RenderContext as RenderContext
 from mint.recipe.renderers.layout import RenderedMessage as RenderedMessage
+from mint.recipe.renderers.registry import BUILT_IN
 from mint.recipe.renderers.registry import (
     get_registered_renderer_names as get_registered_renderer_names,
 )
@@ -52,16 +53,8 @@ if TYPE_CHECKING:
     from mint.recipe.renderers.qwen3_5 import Qwen35Renderer as Qwen35Renderer
     from mint.recipe.renderers.role_colon import RoleColonRenderer as RoleColonRenderer
 
-_FAMILIES = {
-    "HFTemplateRenderer": "hf_template",
-    "Llama3Renderer": "llama3",
-    "Qwen3DisableThinkingRenderer": "qwen3",
-    "Qwen3InstructRenderer": "qwen3",
-    "Qwen3Renderer": "qwen3",
-    "Qwen35DisableThinkingRenderer": "qwen3_5",
-    "Qwen35Renderer": "qwen3_5",
-    "RoleColonRenderer": "role_colon",
-}
+_FAMILIES = {kind: module for module, kind in BUILT_IN.values()}
+"""Class -> its module."""
 
 
 def __getattr__(name: str) -> Any:

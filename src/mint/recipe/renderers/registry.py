@@ -14,7 +14,7 @@ from mint.recipe.tokenizers import get_tokenizer
 Factory: TypeAlias = Callable[[Tokenizer, Any], Renderer]
 """Takes a tokenizer and an image processor (None for text)."""
 
-_BUILT_IN = {
+BUILT_IN = {
     "hf_template": ("hf_template", "HFTemplateRenderer"),
     "llama3": ("llama3", "Llama3Renderer"),
     "qwen3": ("qwen3", "Qwen3Renderer"),
@@ -110,13 +110,13 @@ def _built_in(name: str) -> Factory:
     if name.startswith(OUTSIDE):
         outside = import_module("mint.recipe.renderers.outside")
         return lambda tokenizer, _: outside.OutsideRenderer(tokenizer, name.removeprefix(OUTSIDE))
-    if name not in _BUILT_IN:
-        known = ", ".join(sorted({*_BUILT_IN, *_registered}))
+    if name not in BUILT_IN:
+        known = ", ".join(sorted({*BUILT_IN, *_registered}))
         raise RendererError(
             f'unknown renderer {name!r}. Known: {known}; "{OUTSIDE}<name>" for those of the '
             "package renderers. Your own: register_renderer(name, factory)."
         )
-    module, kind = _BUILT_IN[name]
+    module, kind = BUILT_IN[name]
     family = getattr(import_module(f"mint.recipe.renderers.{module}"), kind)
     return lambda tokenizer, _: family(tokenizer)
 
