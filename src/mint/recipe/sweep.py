@@ -28,7 +28,6 @@ from typing import Any
 import chz
 
 from mint.recipe.exceptions import ConfigurationError
-from mint.recipe.pages.rendering import write
 from mint.recipe.pages.sweep_page import sweep_page
 from mint.recipe.service import Service
 from mint.recipe.stores.checkpoints import load_checkpoints_file
@@ -43,6 +42,7 @@ from mint.recipe.stores.sweep_record import (
     read_record,
     write_record,
 )
+from mint.recipe.stores.whole_files import write_whole
 from mint.recipe.tasks import task_group
 
 PAGE = "sweep.html"
@@ -227,7 +227,7 @@ class _Progress:
         async with self._writing:
             try:
                 page = await asyncio.to_thread(sweep_page, self._record)
-                write(self._folder / PAGE, page)
+                write_whole(self._folder / PAGE, page)
             except Exception as error:
                 _log.warning("%s could not be written: %s", self._folder / PAGE, error)
 

@@ -11,7 +11,7 @@ from tests.recipe.run_folders import CharTokenizer, a_run, played, row, said, wr
 
 from mint.cli.main import main
 from mint.recipe.exceptions import DataFormatError
-from mint.recipe.pages.rendering import number, render, visible, write
+from mint.recipe.pages.rendering import number, render, visible
 from mint.recipe.pages.run_page import flat_settings, run_page
 from mint.recipe.pages.run_record import read_run
 from mint.recipe.pages.transcript_page import shown, transcript_page
@@ -221,14 +221,6 @@ def test_settings_are_flat_and_without_what_is_unset():
 )
 def test_numbers_are_written_for_people(value, written):
     assert number(value) == written
-
-
-def test_a_page_is_replaced_at_once(tmp_path):
-    write(tmp_path / "new" / "page.html", "one")
-    write(tmp_path / "new" / "page.html", "two")
-
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["page.html"]
-    assert (tmp_path / "new" / "page.html").read_text() == "two"
 
 
 def test_the_command_shows_a_run_and_writes_its_page(tmp_path):

@@ -22,14 +22,6 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def write(path: Path, page: str) -> None:
-    """Put a page where it belongs, at once: no reader finds half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.part")
-    unfinished.write_text(page, encoding="utf-8")
-    unfinished.replace(path)
-
-
 def number(value: object, digits: int = 3) -> str:
     """A number with so many decimals, an integer as it is, and a dash where there is none."""
     if value is None:

@@ -24,6 +24,7 @@ from mint.recipe.stores.json_lines import append_line, append_lines, read_lines
 from mint.recipe.stores.jsonable import jsonable
 from mint.recipe.stores.span_chart import write_span_chart
 from mint.recipe.stores.timing import StepTimes
+from mint.recipe.stores.whole_files import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class RunFolder:
     def write_config(self, config: Any) -> None:
         """Write config.json; its values are looked at and nothing more (stores/jsonable.py)."""
         text = json.dumps(jsonable(config), indent=2, ensure_ascii=False)
-        _replace(self.path / "config.json", text + "\n")
+        write_whole(self.path / "config.json", text + "\n")
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows of metrics.jsonl, oldest first."""
@@ -104,7 +105,7 @@ class RunFolder:
         if moved:
             append_lines(aside, moved)
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in kept]
-            _replace(self.metrics, "".join(lines))
+            write_whole(self.metrics, "".join(lines))
         return len(moved)
 
     def append_times(self, step: int, times: StepTimes, *, trace: bool = False) -> None:
@@ -154,10 +155,3 @@ def git_revision(folder: str | Path | None = None) -> str | None:
 def _is_from(row: dict[str, Any], step: int) -> bool:
     at = row.get("step")
     return isinstance(at, (int, float)) and at >= step
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_name(path.name + ".tmp")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mint.recipe.exceptions import ConfigurationError, DataFormatError
+from mint.recipe.stores.whole_files import write_whole
 
 SCHEMA_VERSION = 1
 FILE = "sweep.json"
@@ -88,10 +89,7 @@ def write_record(folder: Path, record: SweepRecord) -> None:
         "title": record.title,
         "configurations": [asdict(one) for one in record.entries],
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{FILE}.{os.getpid()}"
-    unfinished.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    unfinished.replace(folder / FILE)
+    write_whole(folder / FILE, json.dumps(content, indent=1))
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from mint.recipe.pages.rendering import write
 from mint.recipe.pages.transcript_page import transcript_page
 from mint.recipe.pages.transcription import SCHEMA_VERSION, Decodes, Played, transcribe
 from mint.recipe.pages.transcription import TranscriptGroup as TranscriptGroup
+from mint.recipe.stores.run_folder import iteration_folder
+from mint.recipe.stores.whole_files import write_whole
 
 _log = logging.getLogger("mint.recipe.transcripts")
 
@@ -30,12 +31,12 @@ def write_transcripts(
     """
     transcript = transcribe(split, iteration, groups, tokenizer)
     stem = file_stem(split)
-    into = folder / f"iteration_{iteration:06d}"
+    into = iteration_folder(folder, iteration)
     into.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(transcript)})
     (into / f"{stem}_logtree.json").write_text(text, encoding="utf-8")
     try:
-        write(into / f"{stem}.html", transcript_page(transcript))
+        write_whole(into / f"{stem}.html", transcript_page(transcript))
     except Exception as error:  # an extra: what was said is in the other file, and the run goes on
         _log.warning("%s could not be written: %s", into / f"{stem}.html", error)
 
