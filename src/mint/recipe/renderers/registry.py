@@ -30,7 +30,9 @@ OUTSIDE = "renderers/"
 """Names beginning so are those of the package "renderers", if it is installed."""
 
 _registered: dict[str, Factory] = {}
-_made: "OrderedDict[tuple[Any, ...], tuple[Tokenizer, Any, Renderer]]" = OrderedDict()
+_made: "OrderedDict[tuple[Any, ...], tuple[Renderer, Tokenizer, Any]]" = OrderedDict()
+"""By what was asked for, tokenizer and processor by their addresses: they are held here beside the
+renderer, so that no other object comes to lie there."""
 _lock = threading.Lock()
 
 KEPT = 32
@@ -57,13 +59,13 @@ def get_renderer(
     """
     key = (name, id(tokenizer), id(image_processor), model_name)
     known = _made.get(key)
-    if known is not None and known[0] is tokenizer and known[1] is image_processor:
-        return known[2]
+    if known is not None:
+        return known[0]
     factory = _registered.get(name) or _built_in(name)
     renderer = factory(tokenizer, image_processor)
     renderer.registered_as = (name, model_name or getattr(tokenizer, "name_or_path", None))
     with _lock:
-        _made[key] = tokenizer, image_processor, renderer
+        _made[key] = renderer, tokenizer, image_processor
         while len(_made) > KEPT:
             _made.popitem(last=False)
     return renderer
