@@ -7,12 +7,13 @@ from typing import Any
 
 from mint.recipe.rl.config import Config
 from mint.recipe.rl.diagnosis import StepHealth, examine_step
-from mint.recipe.rl.episode_metrics import compute_trajectory_metrics
+from mint.recipe.rl.episode_metrics import compute_trajectory_metrics, mean_over_reporters
 from mint.recipe.rl.groups import Group
 from mint.recipe.rl.rollout_strategy import rollout_errors_of
 from mint.recipe.rl.step import Step
 from mint.recipe.rl.token_usage import TokenUsage, rollout_usage, trained_usage
 from mint.recipe.rl.training_metrics import SampledTokens, drift_metrics
+from mint.recipe.rl.types import TrajectoryGroup
 
 Row = dict[str, float]
 
@@ -67,13 +68,14 @@ def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tupl
     """
     answers = step.answers
     tokens = SampledTokens(answers.data_D)
+    counts, gradients = group_counts(step.groups), gradient_metrics(answers.gradients)
     health = examine_step(
-        groups=[group.trajectory_group for group in step.groups if group.trajectory_group],
-        groups_failed=sum(group.trajectory_group is None for group in step.groups),
+        groups=_played(step.groups),
+        groups_failed=counts["batch/groups_failed"],
         data_D=answers.data_D,
         training_logprobs_D=answers.logprobs_D or None,
         max_tokens=config.max_tokens,
-        loss_metrics=gradient_metrics(answers.gradients),
+        loss_metrics=gradients,
         tokens=tokens,
     )
     row = {
@@ -82,9 +84,9 @@ def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tupl
         "progress/done_frac": (step.index + 1) / total_steps,
         "optim/lr": config.learning_rate,
         "optim/skipped_step": float(not step.changed_weights),
-        **group_counts(step.groups),
+        **counts,
         **episode_metrics(step.groups),
-        **_update_metrics(step, tokens),
+        **_update_metrics(step, tokens, gradients),
         **_token_metrics(step, tally),
         **health.metrics(),
     }
@@ -93,7 +95,7 @@ def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tupl
     return row, health
 
 
-def group_counts(groups: Sequence[Group]) -> Row:
+def group_counts(groups: Sequence[Group]) -> dict[str, int]:
     """What became of the groups of a batch. Kept: not left out for equal rewards."""
     return {
         "batch/groups_requested": len(groups),
@@ -132,17 +134,14 @@ def sampling_metrics(groups: Sequence[Group]) -> Row:
     }
 
 
-def _update_metrics(step: Step, tokens: SampledTokens) -> Row:
+def _update_metrics(step: Step, tokens: SampledTokens, gradients: Row) -> Row:
     answers = step.answers
     if not answers.data_D:
         return {}
     return {
-        **_mean_of_each(step.kl_metrics),
+        **mean_over_reporters(step.kl_metrics),
         **drift_metrics(tokens, answers.logprobs_D),
-        **{
-            f"optim/{name}": value
-            for name, value in gradient_metrics(step.answers.gradients).items()
-        },
+        **{f"optim/{name}": value for name, value in gradients.items()},
         **answers.optimizer,
     }
 
@@ -161,15 +160,13 @@ def gradient_metrics(parts: Sequence[Mapping[str, float]]) -> Row:
 
 
 def _token_metrics(step: Step, tally: Tally) -> Row:
-    played = [group for group in step.groups if group.trajectory_group]
     used = (
-        rollout_usage([group.trajectory_group for group in played if group.trajectory_group])
+        rollout_usage(_played(step.groups))
         + step.scoring_usage
         + trained_usage(step.answers.data_D)
     )
-    discarded = rollout_usage(
-        [g.trajectory_group for g in played if g.trajectory_group and g.advantages_G is None]
-    )
+    left_out = [group for group in step.groups if group.advantages_G is None]
+    discarded = rollout_usage(_played(left_out))
     tally.add(step.groups, used)
     return {
         **used.metrics("tokens/"),
@@ -178,9 +175,8 @@ def _token_metrics(step: Step, tally: Tally) -> Row:
     }
 
 
-def _mean_of_each(rows: Sequence[Mapping[str, float]]) -> Row:
-    names = {name: None for row in rows for name in row}
-    return {name: _mean([row[name] for row in rows if name in row]) for name in names}
+def _played(groups: Iterable[Group]) -> list[TrajectoryGroup]:
+    return [group.trajectory_group for group in groups if group.trajectory_group]
 
 
 def _mean(values: Sequence[float]) -> float:
