@@ -34,14 +34,15 @@ def show(run_folder: Path, html: Path | None) -> None:
     RUN_FOLDER is the log_path of the run, which may still be going on. The page is one file without
     scripts; it can be opened anywhere and sent to anyone who may read what the model said.
     """
-    from mint.recipe.pages.run_page import health_of, run_page
+    from mint.recipe.pages.run_page import run_page
     from mint.recipe.pages.run_record import read_run
+    from mint.recipe.rl.run_health import examine_run
     from mint.recipe.stores.whole_files import write_whole
 
     with plain_failures():
         record = read_run(run_folder)
         click.echo("\n".join(_summary(record)))
-        click.echo("\n".join(one_line(line) for line in health_of(run_folder).lines))
+        click.echo("\n".join(one_line(line) for line in examine_run(run_folder).lines()))
         if html is not None:
             write_whole(html, run_page(run_folder))
             click.echo(f"Page: {html}")

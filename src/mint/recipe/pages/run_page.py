@@ -10,6 +10,7 @@ from mint.recipe.pages.charts import Chart, Curve, draw, smoothed
 from mint.recipe.pages.rendering import number, render
 from mint.recipe.pages.run_record import REWARD, RunRecord, env_names, read_run, some_transcripts
 from mint.recipe.pages.transcript_page import ShownIteration, shown
+from mint.recipe.rl.run_health import examine_run
 
 _GROUPS_SHOWN, _EPISODES_SHOWN = 4, 8
 """Of each transcript: a page one can still scroll. The folder has the rest."""
@@ -49,14 +50,6 @@ class RunPage:
     last_row: Sequence[tuple[str, Any]]
 
 
-@dataclass(frozen=True)
-class Health:
-    """What the doctor says of a run."""
-
-    lines: Sequence[str]
-    is_good: bool
-
-
 def run_page(folder: Path) -> str:
     """The page of a run folder, finished or not.
 
@@ -64,15 +57,15 @@ def run_page(folder: Path) -> str:
         DataFormatError: it is no run folder, or its files cannot be read.
     """
     record = read_run(folder)
-    health = health_of(folder)
+    health = examine_run(folder)
     transcripts = some_transcripts(folder)
     page = RunPage(
         name=folder.resolve().name,
         subtitle=_subtitle(record),
         folder=str(folder.resolve()),
         tiles=list(_tiles(record)),
-        health=health.lines,
-        is_healthy=health.is_good,
+        health=health.lines(),
+        is_healthy=health.is_healthy,
         sections=list(_sections(record)),
         iterations=[shown(one, _GROUPS_SHOWN, _EPISODES_SHOWN) for one in transcripts],
         checkpoints=record.checkpoints,
@@ -80,14 +73,6 @@ def run_page(folder: Path) -> str:
         last_row=list(record.last.items()),
     )
     return render("run.html.j2", page=page)
-
-
-def health_of(folder: Path) -> Health:
-    """The lines of `mint doctor` for a run folder, and whether they are all good."""
-    from mint.recipe.rl.diagnosis import examine_run
-
-    health = examine_run(folder)
-    return Health(list(health.lines()), health.is_healthy)
 
 
 def flat_settings(config: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, str]]:
