@@ -23,12 +23,7 @@ from mint.recipe.renderers.layout import (
     joined,
     text_chunks,
 )
-from mint.recipe.renderers.streaming import (
-    MessageDelta,
-    StreamingMessageHeader,
-    StreamingTextDelta,
-    text_pieces,
-)
+from mint.recipe.renderers.streaming import MessageDelta, text_deltas, text_pieces
 from mint.recipe.renderers.turns import until_stop
 from mint.recipe.text_encoder import TextEncoder, Tokenizer
 
@@ -141,11 +136,8 @@ class HFTemplateRenderer(Renderer):
         return Message(role="assistant", content=text.removesuffix(self._shape.gap)), how
 
     def parse_response_streaming(self, response: list[int]) -> Iterator[MessageDelta]:
-        yield StreamingMessageHeader(role="assistant")
         written, _ = until_stop(response, self._shape.stop, self)
-        for text in text_pieces(self.encoder, written):
-            yield StreamingTextDelta(text)
-        yield self.parse_response(response)[0]
+        yield from text_deltas(text_pieces(self.encoder, written), self.parse_response(response)[0])
 
 
 # ------------------------------------------------------------------- shape

@@ -12,12 +12,7 @@ from mint.recipe.renderers.layout import (
     RenderedMessage,
     text_chunks,
 )
-from mint.recipe.renderers.streaming import (
-    MessageDelta,
-    StreamingMessageHeader,
-    StreamingTextDelta,
-    text_pieces,
-)
+from mint.recipe.renderers.streaming import MessageDelta, text_deltas, text_pieces
 from mint.recipe.renderers.turns import plain_text, until_stop
 from mint.recipe.text_encoder import Tokenizer
 
@@ -65,8 +60,5 @@ class Llama3Renderer(Renderer):
         return Message(role="assistant", content=self.encoder.decode(written)), how
 
     def parse_response_streaming(self, response: list[int]) -> Iterator[MessageDelta]:
-        yield StreamingMessageHeader(role="assistant")
         written, _ = until_stop(response, self._end, self)
-        for text in text_pieces(self.encoder, written):
-            yield StreamingTextDelta(text)
-        yield self.parse_response(response)[0]
+        yield from text_deltas(text_pieces(self.encoder, written), self.parse_response(response)[0])

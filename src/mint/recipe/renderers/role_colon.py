@@ -23,13 +23,7 @@ from mint.recipe.renderers.layout import (
     last_tokens,
     text_chunks,
 )
-from mint.recipe.renderers.streaming import (
-    MessageDelta,
-    StreamingMessageHeader,
-    StreamingTextDelta,
-    text_pieces,
-    trimmed,
-)
+from mint.recipe.renderers.streaming import MessageDelta, text_deltas, text_pieces, trimmed
 from mint.recipe.renderers.turns import plain_text, say_once_that_it_ran_on
 
 _GAP = "\n\n"
@@ -103,11 +97,9 @@ class RoleColonRenderer(Renderer):
         return Message(role="assistant", content=content.strip()), how
 
     def parse_response_streaming(self, response: list[int]) -> Iterator[MessageDelta]:
-        yield StreamingMessageHeader(role="assistant")
         written, _ = self._before_end(response)
-        for text in trimmed(text_pieces(self.encoder, written), STOP):
-            yield StreamingTextDelta(text)
-        yield self.parse_response(response)[0]
+        pieces = trimmed(text_pieces(self.encoder, written), STOP)
+        yield from text_deltas(pieces, self.parse_response(response)[0])
 
     def _before_end(self, response: list[int]) -> tuple[list[int], int]:
         """Tokens up to the tokenizer's end of text, and how many of those there are."""

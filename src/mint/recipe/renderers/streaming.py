@@ -59,6 +59,14 @@ def text_pieces(encoder: TextEncoder, tokens: Sequence[int]) -> Iterator[str]:
         yield encoder.decode(held)
 
 
+def text_deltas(pieces: Iterable[str], whole: Message) -> Iterator[MessageDelta]:
+    """A response that is text and nothing else: its header, the pieces, and the whole message."""
+    yield StreamingMessageHeader(role="assistant")
+    for text in pieces:
+        yield StreamingTextDelta(text)
+    yield whole
+
+
 def trimmed(pieces: Iterable[str], stop: str) -> Iterator[str]:
     """The text before `stop`, without white space around it, in pieces as early as can be.
 
