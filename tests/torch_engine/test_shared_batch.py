@@ -363,10 +363,14 @@ def test_the_first_pass_is_always_in_however_large_its_datum(tiny):
     assert [p for p, _ in chosen] == passes[:1]
 
 
-def test_a_part_grows_where_that_spares_a_long_beginning(tiny, monkeypatch):
+def answers_to_a_long_prompt():
     prompt, *ends = random_tokens(np.random.default_rng(0), 30, *[10] * 8)
     tokens = [np.concatenate([prompt, end]) for end in ends]
-    data = [Datum(ModelInput.from_ints(t), {"target_tokens": t.astype(np.int64)}) for t in tokens]
+    return [Datum(ModelInput.from_ints(t), {"target_tokens": t.astype(np.int64)}) for t in tokens]
+
+
+def test_a_part_grows_where_that_spares_a_long_beginning(tiny, monkeypatch):
+    data = answers_to_a_long_prompt()
     cut, grown = (pass_over(tiny, random_adapter(tiny.decoder), data) for _ in range(2))
     seen = count_forwards(tiny, monkeypatch)
 
@@ -374,6 +378,19 @@ def test_a_part_grows_where_that_spares_a_long_beginning(tiny, monkeypatch):
     assert not run(tiny, [grown], Budget(10_000, 60, 120))
 
     assert [n for n, *_ in seen] == [30 + 20, 30 + 30, 30 + 30, 30 + 80]
+    assert_same(grown, cut)
+
+
+def test_a_grown_part_that_does_not_fit_is_tried_as_small_as_one_that_did_not_grow(
+    tiny, monkeypatch
+):
+    data = answers_to_a_long_prompt()
+    cut, grown = (pass_over(tiny, random_adapter(tiny.decoder), data) for _ in range(2))
+    out_of_memory_above(tiny, monkeypatch, 45)
+
+    assert not run(tiny, [cut], Budget(10_000, 60))
+    assert not run(tiny, [grown], Budget(10_000, 60, 120))
+
     assert_same(grown, cut)
 
 

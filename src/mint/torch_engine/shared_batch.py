@@ -108,7 +108,7 @@ def run_batch(decoder: Decoder, passes: Sequence[Pass], budget: Budget, spend: S
     [alone] = first.tried
     if first.error:
         return {alone: first.error}
-    half = max(1, first.tokens // 2)
+    half = max(1, min(first.tokens, budget.batch) // 2)  # of a grown one, of what it grew from
     again = _try(decoder, [alone], Budget(min(budget.memory, half), half), spend)
     if not isinstance(again, _Broken):
         return again
