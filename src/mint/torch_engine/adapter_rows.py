@@ -169,9 +169,8 @@ class AdapterContext:
     def add_(self, name: str, x_TI: Tensor, y_TO: Tensor) -> None:
         """y += scale * (x A^T) B^T on every row whose adapter extends this linear. In place, and
         without a graph."""
-        for (
-            run
-        ) in self._runs:  # no Pieces: making one takes a quarter of a linear's time at one row
+        # no Pieces: making one takes a quarter of a linear's time at one row
+        for run in self._runs:
             if pair := run.adapter.pairs.get(name):
                 a_RI, b_OR = pair
                 u_TR = F.linear(run.of(x_TI).to(a_RI.dtype), a_RI)
