@@ -16,14 +16,7 @@ from typing import Any, NoReturn
 from tinker import ModelInput, ModelInputChunk
 
 from mint.recipe.exceptions import RendererError
-from mint.recipe.messages import (
-    FunctionBody,
-    Message,
-    TextPart,
-    ThinkingPart,
-    ToolCall,
-    UnparsedToolCall,
-)
+from mint.recipe.messages import FunctionBody, Message, ToolCall, UnparsedToolCall
 from mint.recipe.renderers.base import Renderer
 from mint.recipe.renderers.layout import (
     ParseTermination,
@@ -34,6 +27,7 @@ from mint.recipe.renderers.layout import (
     text_chunks,
 )
 from mint.recipe.renderers.openai import as_openai_message
+from mint.recipe.renderers.reasoning import Reasoned, as_content
 from mint.recipe.renderers.turns import say_once_that_it_ran_on
 from mint.recipe.text_encoder import Tokenizer
 
@@ -179,11 +173,8 @@ def _only_the_assistant(role: str) -> None:
 
 def _message(parsed: Any) -> Message:
     """What they read of a response, as a message of ours."""
-    message = Message(role="assistant", content=parsed.content)
-    if parsed.reasoning_content:
-        message["content"] = [ThinkingPart(type="thinking", thinking=parsed.reasoning_content)]
-        if parsed.content:
-            message["content"].append(TextPart(type="text", text=parsed.content))
+    reasoned = Reasoned(parsed.reasoning_content, parsed.content)
+    message = Message(role="assistant", content=as_content(reasoned))
     calls = [call for call in parsed.tool_calls if call.status == "ok"]
     unread = [call for call in parsed.tool_calls if call.status != "ok"]
     if calls:
