@@ -40,7 +40,7 @@ def blemishes_of(
         max_tokens: of one sampling call.
     """
     turns = episode.transitions
-    reasons = _reasons(turns)
+    reasons = stop_reasons(turns)
     answered = any(turn.ac.tokens for turn in turns)
     found = {
         Blemish.no_room: not answered and (_is_cut(turns) or bool(_TOKEN_LIMITS & reasons)),
@@ -56,7 +56,8 @@ def blemishes_of(
     return {blemish for blemish, is_there in found.items() if is_there}
 
 
-def _reasons(turns: Iterable[Transition]) -> set[str]:
+def stop_reasons(turns: Iterable[Transition]) -> set[str]:
+    """Why an episode of these turns ended, as its metrics say."""
     return {
         name.removeprefix(STOP_METRIC_PREFIX)
         for turn in turns

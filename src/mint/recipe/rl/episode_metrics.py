@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from mint.recipe.rl.advantages import has_equal_rewards
+from mint.recipe.rl.blemishes import stop_reasons
 from mint.recipe.rl.step_advice import GOOD_REWARD
 from mint.recipe.rl.types import (
     STOP_METRIC_PREFIX,
@@ -106,11 +107,12 @@ def _ends(episodes: Sequence[Trajectory]) -> dict[str, float]:
     """Per reason of ending, its share of all episodes: the mean over reporters is always 1."""
     counts: dict[str, int] = defaultdict(int)
     for episode in episodes:
-        names = {name for turn in episode.transitions for name, value in turn.metrics.items()
-                 if name.startswith(STOP_METRIC_PREFIX) and value}  # fmt: skip
-        for name in names:
-            counts[name] += 1
-    return {f"frac/{name}": count / len(episodes) for name, count in counts.items()}
+        for reason in stop_reasons(episode.transitions):
+            counts[reason] += 1
+    return {
+        f"frac/{STOP_METRIC_PREFIX}{reason}": count / len(episodes)
+        for reason, count in counts.items()
+    }
 
 
 def _lengths(episodes: Sequence[Trajectory], turns: Sequence[Transition]) -> dict[str, float]:
