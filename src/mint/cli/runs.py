@@ -8,7 +8,7 @@ import click
 from mint.cli.output import one_line, plain_failures, table
 
 if TYPE_CHECKING:
-    from mint.recipe.pages.run_record import RunRecord
+    from mint.recipe.pages.run_record import Row, RunRecord
 
 _LINES = 12
 """Steps shown on a terminal, evenly chosen; the page has all."""
@@ -49,14 +49,14 @@ def show(run_folder: Path, html: Path | None) -> None:
 
 
 def _summary(record: "RunRecord") -> list[str]:
+    from mint.recipe.pages.run_record import evenly
+
     state = "finished" if record.is_finished else "not finished"
     head = [
         f"{record.config.get('model_name', 'model unknown')}, {len(record.steps)} steps, {state}"
     ]
-    steps = record.steps
-    if len(steps) > _LINES:
-        steps = [steps[round(i * (len(steps) - 1) / (_LINES - 1))] for i in range(_LINES)]
-    rows = [[_cell(row, key) for key in _COLUMNS.values()] for row in steps]
+    shown = evenly(record.steps, _LINES)
+    rows = [[_cell(row, key) for key in _COLUMNS.values()] for row in shown]
     return [*head, table(tuple(_COLUMNS), rows)] if rows else head
 
 
@@ -71,8 +71,8 @@ _COLUMNS = {
 }
 
 
-def _cell(row: "object", key: str) -> str:
-    value = row.get(key) if isinstance(row, dict) else None
+def _cell(row: "Row", key: str) -> str:
+    value = row.get(key)
     if value is None:
         return "-"
     return str(value) if key == "step" else f"{value:.3f}"

@@ -5,12 +5,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mint.recipe.exceptions import DataFormatError
 from mint.recipe.pages.transcription import Transcript, read_transcript
 from mint.recipe.stores.json_lines import read_lines
 
+T = TypeVar("T")
 Row = Mapping[str, Any]
 """One line of metrics.jsonl."""
 
@@ -97,16 +98,20 @@ def env_names(record: RunRecord) -> list[str]:
 def some_transcripts(folder: Path, most: int = 3) -> list[Transcript]:
     """Transcripts of training from the start to the end of a run, evenly chosen. Unreadable ones are
     passed over: they are an extra, and the page is wanted all the same."""
-    paths = sorted(folder.glob("iteration_*/train_logtree.json"))
-    if len(paths) > most:
-        paths = [paths[round(i * (len(paths) - 1) / (most - 1))] for i in range(most)]
     found = []
-    for path in paths:
+    for path in evenly(sorted(folder.glob("iteration_*/train_logtree.json")), most):
         try:
             found.append(read_transcript(path))
         except ValueError:
             continue
     return found
+
+
+def evenly(items: Sequence[T], most: int) -> Sequence[T]:
+    """At most `most` of these, two or more, at even distances from the first to the last."""
+    if len(items) <= most:
+        return items
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
 def _finite(value: object) -> float | None:
