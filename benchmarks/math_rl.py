@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,12 @@ def learned(folder: Path) -> dict[str, Any]:
     return {"right": tested, "rewards": [round(reward, 4) for reward in rewards]}
 
 
+def picture(found: Mapping[str, Any]) -> str:
+    """The rewards of every seed, as the docs show them."""
+    series = {f"seed {seed}": one["rewards"] for seed, one in found.items()}
+    return plot.curves("Mean reward of the answers", "step", series)
+
+
 def main() -> None:
     parser = harness.arguments(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -67,8 +74,7 @@ def main() -> None:
     print(harness.table(["seed", *(f"right at step {step}" for step in steps), "s"], rows))
     if args.save:
         PICTURE.parent.mkdir(exist_ok=True)
-        series = {f"seed {seed}": one["rewards"] for seed, one in found.items()}
-        PICTURE.write_text(plot.curves("Mean reward of the answers", "step", series))
+        PICTURE.write_text(picture(found))
     harness.report("math_rl", {"seeds": found}, told, save=args.save)
 
 

@@ -45,7 +45,7 @@ LONG = (
     "quickstart_margin",
     "rl_schedules --repeats 2",
     "recipe_step",
-    "math_rl",
+    "math_rl --save",
 )
 SETS: Mapping[str, Sequence[str]] = {"short": SHORT, "long": LONG}
 

@@ -1,4 +1,4 @@
-"""The picture of how cost grows."""
+"""The pictures in the docs: how cost grows, and what was learned."""
 
 import json
 from xml.etree import ElementTree
@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from docs.performance import PICTURE, RESULTS
 
-from benchmarks import plot
+from benchmarks import math_rl, plot
 
 
 def test_every_size_has_a_point_and_dearer_is_higher():
@@ -37,6 +37,13 @@ def test_the_picture_in_the_docs_is_that_of_the_result():
     )
 
     assert PICTURE.read_text() == plot.scaling(sampling, training)
+
+
+@pytest.mark.skipif(not (RESULTS / "math_rl.json").exists(), reason="not measured")
+def test_the_curves_in_the_docs_are_those_of_the_result():
+    found = json.loads((RESULTS / "math_rl.json").read_text())
+
+    assert math_rl.PICTURE.read_text() == math_rl.picture(found["seeds"])
 
 
 def test_curves_of_several_runs_share_one_frame():
