@@ -151,8 +151,8 @@ async def test_what_is_saved_can_be_trained_on_and_sampled_from(fake: FakeServic
     connection = await connected(fake)
     training = await connection.create_lora_training_client("m", 8)
     await (await service.submit_optim_step(training, types.AdamParams(learning_rate=1e-4)))
-    state = await service.save_state(training, "000001", 3600)
-    sampler_path = await service.save_weights_for_sampler(training, "000001", None)
+    state = (await service.submit_save_state(training, "000001", 3600)).path
+    sampler_path = (await service.submit_save_weights_for_sampler(training, "000001", None)).path
 
     resumed = await connection.create_training_client_from_state(state, with_optimizer=True)
     restarted = await connection.create_training_client_from_state(state, with_optimizer=False)
@@ -167,7 +167,7 @@ async def test_what_is_saved_can_be_trained_on_and_sampled_from(fake: FakeServic
 async def test_a_deleted_checkpoint_is_gone(fake: FakeService):
     connection = await connected(fake)
     training = await connection.create_lora_training_client("m", 8)
-    path = await service.save_state(training, "x", None)
+    path = (await service.submit_save_state(training, "x", None)).path
     await connection.delete_checkpoint(path)
     assert path not in fake.checkpoints
 
@@ -236,7 +236,7 @@ async def test_a_real_step_warns_of_nothing(real, server: LocalService):
         stepped = await service.submit_optim_step(training, types.AdamParams(learning_rate=1e-3))
         output = await passed
         await stepped
-        path = await service.save_state(training, "one", None)
+        path = (await service.submit_save_state(training, "one", None)).path
         sampler = await service.ephemeral_sampling_client(training)
         answer = await service.sample(sampler, PROMPT, num_samples=2, params=PARAMS)
 

@@ -164,16 +164,6 @@ def submit_save_weights_for_sampler(
     return Submitted(training_client.save_weights_for_sampler(name, ttl_seconds=ttl_seconds))
 
 
-async def save_state(training_client: Any, name: str, ttl_seconds: int | None) -> str:
-    """Save weights and optimizer; returns the path to resume from."""
-    return (await submit_save_state(training_client, name, ttl_seconds)).path
-
-
-async def save_weights_for_sampler(training_client: Any, name: str, ttl_seconds: int | None) -> str:
-    """Save weights for sampling; returns their path."""
-    return (await submit_save_weights_for_sampler(training_client, name, ttl_seconds)).path
-
-
 async def ephemeral_sampling_client(training_client: Any) -> Any:
     """A client that samples from the weights as they are now, under no name.
 

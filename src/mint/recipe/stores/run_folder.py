@@ -72,10 +72,6 @@ class RunFolder:
     def log(self) -> Path:
         return self.path / "logs.log"
 
-    def iteration(self, number: int) -> Path:
-        """The folder of what was said in a step."""
-        return iteration_folder(self.path, number)
-
     def write_config(self, config: Any) -> None:
         """Write config.json; its values are looked at and nothing more (stores/jsonable.py)."""
         text = json.dumps(jsonable(config), indent=2, ensure_ascii=False)
