@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -148,7 +149,7 @@ class WandbSink:
         self._run.config.update(jsonable(config), allow_val_change=True)
 
     def log_long_text(self, key: str, text: str) -> None:
-        self._run.log({key: self._wandb.Html(f"<pre>{_escaped(text)}</pre>")})
+        self._run.log({key: self._wandb.Html(f"<pre>{escape(text, quote=False)}</pre>")})
 
     def log_summary(self, summary: Mapping[str, Any]) -> None:
         self._run.summary.update(plain_numbers(summary))
@@ -216,7 +217,3 @@ def setup_logging(
 
 def _shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
