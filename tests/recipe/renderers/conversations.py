@@ -7,7 +7,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mint.recipe.messages import FunctionBody, Message, TextPart, ThinkingPart, ToolCall, ToolSpec
+from mint.recipe.messages import (
+    FunctionBody,
+    Message,
+    TextPart,
+    ThinkingPart,
+    ToolCall,
+    ToolSpec,
+    get_text_content,
+)
 
 WEATHER = ToolSpec(
     name="get_weather",
@@ -43,6 +51,10 @@ def assistant(text: str, *, thinking: str = "", calls: list[ToolCall] | None = N
     if calls:
         message["tool_calls"] = calls
     return message
+
+
+def without_reasoning(message: Message) -> Message:
+    return {**message, "content": get_text_content(message)}
 
 
 def call(name: str, **arguments: Any) -> ToolCall:

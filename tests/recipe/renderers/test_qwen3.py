@@ -5,8 +5,15 @@ import pickle
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.recipe.renderers.conversations import PARIS, assistant, conversations, system, tool, user
+from tests.recipe.renderers.conversations import (
+    PARIS,
+    assistant,
+    conversations,
+    system,
+    tool,
+    user,
+    without_reasoning,
+)
 from tests.recipe.tokens import ID, ByteTokenizer
 from tinker import EncodedTextChunk, ModelInput
 
@@ -18,7 +25,6 @@ from mint.recipe.renderers.qwen3 import (
     Qwen3InstructRenderer,
     Qwen3Renderer,
 )
-from mint.recipe.renderers.qwen3_5 import Qwen35DisableThinkingRenderer, Qwen35Renderer
 from mint.recipe.renderers.streaming import (
     StreamingMessageHeader,
     StreamingTextDelta,
@@ -181,25 +187,6 @@ def test_every_turn_of_several_examples_sees_the_context_it_is_sampled_in():
     assert [int(weights.sum()) for _, weights in examples] == [3, 3]  # two letters and the end
 
 
-@pytest.mark.parametrize("thinking", [True, False])
-@settings(max_examples=40, deadline=None)
-@given(messages=conversations(ends_with_answer=True))
-def test_prompt_and_completion_make_the_example(thinking: bool, messages: list[Message]):
-    renderer = qwen3() if thinking else disabled()
-    if not thinking:
-        messages = [without_reasoning(message) for message in messages]
-    example, weights = renderer.weighted_example(messages)
-    tokens = example.to_ints()
-    asked = renderer.build_generation_prompt(messages[:-1]).to_ints()
-
-    assert tokens[: len(asked)] == asked
-    assert weights.tolist() == [0.0] * len(asked) + [1.0] * (len(tokens) - len(asked))
-
-
-def without_reasoning(message: Message) -> Message:
-    return {**message, "content": get_text_content(message)}
-
-
 def test_training_reasoning_is_refused_where_the_prompt_switches_it_off():
     thought = [user("u"), assistant("a", thinking="t")]
     for refuse in (
@@ -279,44 +266,9 @@ def test_bytes_that_are_no_text_raise_nothing():
     assert message["content"] == "��"
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        Qwen3Renderer,
-        Qwen3DisableThinkingRenderer,
-        Qwen3InstructRenderer,
-        Qwen35Renderer,
-        Qwen35DisableThinkingRenderer,
-    ],
-)
-@settings(max_examples=40, deadline=None)
-@given(tokens=st.lists(st.integers(0, 255) | st.integers(min(ID.values()), max(ID.values()))))
-def test_no_sampled_tokens_are_too_strange_to_be_read(family, tokens: list[int]):
-    renderer = family(TOKENIZER)
-    message, termination = renderer.parse_response(tokens)
-    assert message["role"] == "assistant"
-    assert termination.is_clean == (tokens.count(END) == 1)
-    *_, whole = renderer.parse_response_streaming(tokens)
-    assert whole == message
-    renderer.build_generation_prompt([user("u"), message, user("v")])  # and can be history
-
-
 def test_instruct_takes_a_block_for_text():
     message, _ = instruct().parse_response(response("<think>a</think>b<|im_end|>"))
     assert message["content"] == "<think>a</think>b"
-
-
-@settings(max_examples=40, deadline=None)
-@given(messages=conversations(ends_with_answer=True))
-def test_a_parsed_response_is_rendered_as_the_message_was(messages: list[Message]):
-    renderer = qwen3()
-    asked = renderer.build_generation_prompt(messages[:-1]).to_ints()
-    whole = renderer.weighted_example(messages)[0].to_ints()
-
-    message, termination = renderer.parse_response(whole[len(asked) :])
-
-    assert termination is ParseTermination.STOP_SEQUENCE
-    assert renderer.weighted_example([*messages[:-1], message])[0].to_ints() == whole
 
 
 # --------------------------------------------------------------- streaming
