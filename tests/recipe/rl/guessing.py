@@ -13,10 +13,12 @@ from typing import Any
 
 import chz
 from tests.recipe.fake_service import Answer, Call, FakeService
+from tests.recipe.rl import players
 from tinker import types
 
 from mint import ModelInput
 from mint.recipe.rl.config import Config
+from mint.recipe.rl.train import main
 from mint.recipe.rl.types import (
     ActionExtra,
     Env,
@@ -28,6 +30,8 @@ from mint.recipe.rl.types import (
 )
 
 GOOD, BAD = 1, 2
+
+REWARD = "env/all/reward/total"
 
 
 class GuessEnv(Env):
@@ -134,6 +138,11 @@ def config(folder: Path, service: FakeService, batches: Any, **fields: Any) -> C
     return Config(**{**defaults, **fields})
 
 
+def run(*arguments: Any, **fields: Any) -> None:
+    """Run a `config` to its end, which may leave no task behind."""
+    players.run(main(config(*arguments, **fields)))
+
+
 def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
@@ -145,6 +154,12 @@ def records(folder: Path) -> list[dict[str, Any]]:
 def places(call: Call) -> list[int]:
     """The groups that the datums of a forward_backward are of."""
     return [datum.model_input.to_ints()[0] - 100 for datum in call.arguments["data"]]
+
+
+def training_calls(service: FakeService) -> list[str]:
+    """What changed weights, in order: "fb" and "opt"."""
+    short = {"forward_backward": "fb", "optim_step": "opt"}
+    return [short[name] for name in service.names() if name in short]
 
 
 def trained(service: FakeService) -> list[list[int]]:

@@ -1,15 +1,13 @@
 """A row has every number that the documentation names, under whichever schedule."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.recipe.fake_service import FakeService
-from tests.recipe.rl.guessing import Data, GuessGroup, alternating, config, guesses, rows
+from tests.recipe.rl.guessing import Data, GuessGroup, alternating, guesses, rows, run
 
 from mint.recipe.rl.config import AsyncConfig, KLReferenceConfig, StreamMinibatchConfig
-from mint.recipe.rl.train import main
 
 EPISODES = """
     reward/total ac_tokens_per_turn ob_tokens_per_turn turns_per_episode total_episodes total_turns
@@ -75,7 +73,7 @@ def test_every_number_is_there_under_every_schedule(
         "compute_post_kl": True,
         "rollout_error_tolerance": True,
     }
-    asyncio.run(main(config(tmp_path, FakeService(alternating()), None, **fields, **schedule)))
+    run(tmp_path, FakeService(alternating()), None, **fields, **schedule)
 
     found = {key for row in rows(tmp_path) for key in row}
     prefixes = ("env/all", "env/a", "env/b", "test/env/all")

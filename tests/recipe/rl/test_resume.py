@@ -15,6 +15,7 @@ from tests.recipe.rl.guessing import (
     places,
     records,
     rows,
+    run,
     trained,
 )
 
@@ -138,7 +139,7 @@ def test_cancelled_at_any_call_and_resumed_every_batch_is_trained_once(tmp_path:
     for at in range(1, total - 1):
         folder = tmp_path / str(at)
         service = asyncio.run(cancelled_at(at, folder))
-        asyncio.run(main(config(folder, service, guesses(2), save_every=1)))
+        run(folder, service, guesses(2), save_every=1)
 
         assert service.seen[records(folder)[-1]["state_path"]] == [0, 1, 2, 3], at
         assert [row["step"] for row in rows(folder)] == [0, 1], at
@@ -146,9 +147,9 @@ def test_cancelled_at_any_call_and_resumed_every_batch_is_trained_once(tmp_path:
 
 def test_a_resumed_run_goes_on_with_the_next_batch_and_its_optimizer(tmp_path: Path):
     service = FakeService(alternating())
-    asyncio.run(main(config(tmp_path, service, guesses(4, 1), max_steps=2)))
+    run(tmp_path, service, guesses(4, 1), max_steps=2)
 
-    asyncio.run(main(config(tmp_path, service, guesses(4, 1), max_steps=4)))
+    run(tmp_path, service, guesses(4, 1), max_steps=4)
 
     assert trained(service) == [[0], [1], [2], [3]]
     assert service.training_clients[1].weights.optimizer_steps == 4
@@ -158,11 +159,11 @@ def test_a_resumed_run_goes_on_with_the_next_batch_and_its_optimizer(tmp_path: P
 
 def test_a_run_that_is_complete_writes_nothing_and_returns(tmp_path: Path):
     service = FakeService(alternating())
-    asyncio.run(main(config(tmp_path, service, guesses(2))))
+    run(tmp_path, service, guesses(2))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     calls = len(service.calls)
 
-    asyncio.run(main(config(tmp_path, service, guesses(2))))
+    run(tmp_path, service, guesses(2))
 
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert after == before
@@ -182,9 +183,9 @@ def test_the_row_after_a_resume_with_a_final_evaluation_is_the_only_one_of_its_s
 
     service = FakeService(alternating())
     fields: dict[str, Any] = {"eval_every": 2, "evaluator_builders": [Two]}
-    asyncio.run(main(config(tmp_path, service, guesses(4, 1), max_steps=2, **fields)))
+    run(tmp_path, service, guesses(4, 1), max_steps=2, **fields)
 
-    asyncio.run(main(config(tmp_path, service, guesses(4, 1), max_steps=4, **fields)))
+    run(tmp_path, service, guesses(4, 1), max_steps=4, **fields)
 
     assert [(row["step"], row.get("two/weights")) for row in rows(tmp_path)] == [
         (0, 0), (1, None), (2, 2), (3, None), (4, 4),
@@ -194,11 +195,11 @@ def test_the_row_after_a_resume_with_a_final_evaluation_is_the_only_one_of_its_s
 
 def test_a_load_checkpoint_path_starts_with_a_fresh_optimizer(tmp_path: Path):
     service = FakeService(alternating())
-    asyncio.run(main(config(tmp_path / "first", service, guesses(2))))
+    run(tmp_path / "first", service, guesses(2))
     start = records(tmp_path / "first")[-1]["state_path"]
 
     fields = {"load_checkpoint_path": start, "renderer_name": "role_colon"}
-    asyncio.run(main(config(tmp_path / "second", service, guesses(1), **fields)))
+    run(tmp_path / "second", service, guesses(1), **fields)
 
     weights = service.training_clients[-1].weights
     assert (weights.steps, weights.optimizer_steps) == (3, 1)
@@ -214,19 +215,19 @@ def test_weights_that_were_trained_with_another_renderer_are_pointed_out(
 
     fields = {"load_checkpoint_path": start, "renderer_name": "role_colon"}
     with caplog.at_level(logging.WARNING, "mint.recipe"):
-        asyncio.run(main(config(tmp_path / "second", service, guesses(1), **fields)))
+        run(tmp_path / "second", service, guesses(1), **fields)
 
     assert "trained with renderer 'qwen3'" in caplog.text
 
 
 def test_a_resume_takes_its_own_weights_and_not_those_of_load_checkpoint_path(tmp_path: Path):
     service = FakeService(alternating())
-    asyncio.run(main(config(tmp_path / "start", service, guesses(1))))
+    run(tmp_path / "start", service, guesses(1))
     start = records(tmp_path / "start")[-1]["state_path"]
     fields: dict[str, Any] = {"load_checkpoint_path": start}
-    asyncio.run(main(config(tmp_path / "run", service, guesses(2), max_steps=1, **fields)))
+    run(tmp_path / "run", service, guesses(2), max_steps=1, **fields)
 
-    asyncio.run(main(config(tmp_path / "run", service, guesses(2), **fields)))
+    run(tmp_path / "run", service, guesses(2), **fields)
 
     assert service.training_clients[-1].steps == 3  # 1 of the start, 2 of the run
 
@@ -235,7 +236,7 @@ def test_a_folder_of_another_kind_of_run_is_refused(tmp_path: Path):
     (tmp_path / "checkpoints.jsonl").write_text('{"name": "x", "state_path": "tinker://a/b"}\n')
 
     with pytest.raises(CheckpointError, match="no `batch`"):
-        asyncio.run(main(config(tmp_path, FakeService(), guesses(1))))
+        run(tmp_path, FakeService(), guesses(1))
 
 
 def test_a_step_whose_row_could_not_be_written_is_run_again(
@@ -253,9 +254,9 @@ def test_a_step_whose_row_could_not_be_written_is_run_again(
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "append_row", disk_full_at_step_1)
         with pytest.raises(OSError, match="no space left"):
-            asyncio.run(main(config(tmp_path, service, guesses(3, 1), save_every=1)))
+            run(tmp_path, service, guesses(3, 1), save_every=1)
 
-    asyncio.run(main(config(tmp_path, service, guesses(3, 1), save_every=1)))
+    run(tmp_path, service, guesses(3, 1), save_every=1)
 
     assert [row["step"] for row in rows(tmp_path)] == [0, 1, 2]
     assert service.training_clients[-1].steps == 3
@@ -263,11 +264,11 @@ def test_a_step_whose_row_could_not_be_written_is_run_again(
 
 def test_a_run_goes_on_under_another_schedule(tmp_path: Path):
     service = FakeService(alternating())
-    asyncio.run(main(config(tmp_path, service, guesses(4), max_steps=1)))
+    run(tmp_path, service, guesses(4), max_steps=1)
 
     fields = {"async_config": AsyncConfig(max_steps_off_policy=1, groups_per_batch=2)}
-    asyncio.run(main(config(tmp_path, service, guesses(4), max_steps=3, **fields)))
-    asyncio.run(main(config(tmp_path, service, guesses(4))))
+    run(tmp_path, service, guesses(4), max_steps=3, **fields)
+    run(tmp_path, service, guesses(4))
 
     assert trained(service) == [[0, 1], [2, 3], [4, 5], [6, 7]]
     assert ["walked" in record for record in records(tmp_path)] == [False, True, False]
@@ -292,11 +293,11 @@ def test_a_straggler_that_a_kill_cut_off_is_trained_after_the_resume_and_the_oth
         "async_config": AsyncConfig(max_steps_off_policy=1, groups_per_batch=2),
     }
     with pytest.raises(Killed):
-        asyncio.run(main(config(tmp_path, service, guesses(4, first=first), **fields)))
+        run(tmp_path, service, guesses(4, first=first), **fields)
     assert records(tmp_path)[-1]["walked"] == [0, [1, 2, 3, 4]]
 
     stuck.clear()
-    asyncio.run(main(config(tmp_path, service, guesses(4, first=first), **fields)))
+    run(tmp_path, service, guesses(4, first=first), **fields)
 
     final = records(tmp_path)[-1]
     assert final["walked"] == [8, []]

@@ -13,13 +13,15 @@ import pytest
 from tests.recipe.fake_service import FakeService
 from tests.recipe.rl.guessing import (
     BAD,
+    REWARD,
     GuessGroup,
     alternating,
     always,
-    config,
     guesses,
     rows,
+    run,
     trained,
+    training_calls,
 )
 
 from mint.recipe.eval.evaluators import SamplingClientEvaluator
@@ -28,24 +30,12 @@ from mint.recipe.rl.config import AsyncConfig, StreamMinibatchConfig
 from mint.recipe.rl.loops.asynchronous import SnapshotEvaluations
 from mint.recipe.rl.rollout_strategy import RetryOnFailure
 from mint.recipe.rl.run import Run
-from mint.recipe.rl.train import main
-
-REWARD = "env/all/reward/total"
-
-
-def run(*arguments: Any, **fields: Any) -> None:
-    asyncio.run(main(config=config(*arguments, **fields)))
 
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 - what it looks at happens in another thread
             await asyncio.sleep(0.001)
-
-
-def training_calls(service: FakeService) -> list[str]:
-    short = {"forward_backward": "fb", "optim_step": "opt"}
-    return [short[name] for name in service.names() if name in short]
 
 
 def streaming(groups: int, minibatches: int) -> StreamMinibatchConfig:
@@ -161,16 +151,11 @@ def test_streaming_leaves_no_task_when_a_rollout_fails(tmp_path: Path):
             raise RuntimeError("crashed")
         await asyncio.sleep(60)
 
-    async def failing() -> set[Any]:
-        batches = guesses(batches=1, groups=4, first=first, cleaned=cleaned)
-        mode = streaming(groups=4, minibatches=2)
-        with pytest.raises(RuntimeError, match="crashed"):
-            await main(
-                config(tmp_path, FakeService(alternating()), batches, stream_minibatch_config=mode)
-            )
-        return asyncio.all_tasks() - {asyncio.current_task()}
+    batches = guesses(batches=1, groups=4, first=first, cleaned=cleaned)
+    mode = streaming(groups=4, minibatches=2)
+    with pytest.raises(RuntimeError, match="crashed"):
+        run(tmp_path, FakeService(alternating()), batches, stream_minibatch_config=mode)
 
-    assert asyncio.run(failing()) == set()
     assert sorted(cleaned) == [0, 1, 2, 3]
 
 
@@ -255,15 +240,10 @@ def test_a_failed_worker_ends_the_run_as_itself_and_leaves_no_task(tmp_path: Pat
         if place > 5:
             await asyncio.sleep(60)
 
-    async def failing() -> set[Any]:
-        batches = guesses(batches=8, first=first, cleaned=cleaned)
-        with pytest.raises(RuntimeError, match="crashed"):
-            await main(
-                config(tmp_path, FakeService(alternating()), batches, async_config=asynchronous(1))
-            )
-        return asyncio.all_tasks() - {asyncio.current_task()}
+    batches = guesses(batches=8, first=first, cleaned=cleaned)
+    with pytest.raises(RuntimeError, match="crashed"):
+        run(tmp_path, FakeService(alternating()), batches, async_config=asynchronous(1))
 
-    assert asyncio.run(failing()) == set()
     assert Counter(cleaned) == Counter(started)  # once each
 
 
