@@ -1,14 +1,14 @@
 """Renderers for text alone, each on a tokenizer that suits it, and talks that any of them takes."""
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 from tests.recipe.renderers.conversations import answers, assistant, system, texts, user
+from tests.recipe.renderers.fast import Fast
 from tests.recipe.tokens import SPECIAL, ByteTokenizer
 from tinker import EncodedTextChunk
-from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers import pre_tokenizers
 
 from mint.recipe.messages import Message
 from mint.recipe.renderers import RenderContext, RenderedMessage, Renderer, get_renderer
@@ -20,24 +20,16 @@ MERGES = [("a", "s"), ("u", "s"), ("\u010a", "\u010a"), ("\u0120", "4"), ("<", "
 """Of which the third joins two line breaks, so that it shows where text is cut."""
 
 
-class FastTokenizer:
-    """Byte-level BPE of the `tokenizers` package: what transformers calls a fast tokenizer."""
+class FastTokenizer(Fast):
+    """Byte-level BPE, with a chat template."""
 
     chat_template = CHATML
-    bos_token = None
 
     def __init__(self) -> None:
         words = [*byte_letters(), *("".join(pair) for pair in MERGES), *SPECIAL]
         vocab = {word: i for i, word in enumerate(words)}
         cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        self.backend_tokenizer: Tokenizer = byte_level_bpe(vocab, MERGES, SPECIAL, cut)
-        self.eos_token_id = vocab["<|endoftext|>"]
-
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        return self.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-
-    def decode(self, ids: Sequence[int], /) -> str:
-        return self.backend_tokenizer.decode(list(ids), skip_special_tokens=False)
+        super().__init__(byte_level_bpe(vocab, MERGES, SPECIAL, cut), eos_token="<|endoftext|>")
 
 
 class Bare(Renderer):

@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from tokenizers import AddedToken, Tokenizer
+from tests.recipe.renderers.fast import Fast
+from tokenizers import AddedToken
 
 from mint.recipe.messages import Message
 from mint.recipe.renderers.openai import as_openai_message
@@ -25,23 +26,13 @@ _ADDED = (
 """Whole tokens that Qwen3 does not call special."""
 
 
-class QwenTokenizer:
+class QwenTokenizer(Fast):
     """Qwen3's: ids 151643 to 151668 are its markup."""
 
-    bos_token = None
-    eos_token_id = 151645
-
     def __init__(self) -> None:
-        self.backend_tokenizer: Tokenizer = qwen_tokenizer(_SPECIAL)
-        self.backend_tokenizer.add_tokens(
-            [AddedToken(text, special=False, normalized=False) for text in _ADDED]
-        )
-
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        return self.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-
-    def decode(self, ids: Sequence[int], /) -> str:
-        return self.backend_tokenizer.decode(list(ids), skip_special_tokens=False)
+        inside = qwen_tokenizer(_SPECIAL)
+        inside.add_tokens([AddedToken(text, special=False, normalized=False) for text in _ADDED])
+        super().__init__(inside, eos_token="<|im_end|>")
 
 
 @cache

@@ -3,26 +3,19 @@
 import asyncio
 
 from tests.recipe.renderers.conversations import NAMED
+from tests.recipe.renderers.fast import Fast
 from tests.recipe.tokens import ByteTokenizer
 
 from mint.recipe.renderers.qwen3 import Qwen3Renderer
 from mint.torch_engine.models.tokenizer_files import bytes_only
 
 
-class Shared:
-    """A fast tokenizer as a user has it; a byte is a token."""
-
-    bos_token = None
-    eos_token_id = 258
+class Shared(Fast):
+    """As a user has it; a byte is a token."""
 
     def __init__(self) -> None:
-        self.backend_tokenizer = bytes_only(["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-
-    def encode(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        return self.backend_tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-
-    def decode(self, ids, /) -> str:
-        return self.backend_tokenizer.decode(list(ids), skip_special_tokens=False)
+        marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+        super().__init__(bytes_only(marks), eos_token="<|im_end|>")
 
 
 def test_64_groups_render_in_threads_while_the_user_s_code_changes_the_tokenizer():
