@@ -33,7 +33,6 @@ import os
 import random
 import re
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -259,13 +258,6 @@ def make_config(
     )
 
 
-def supported_models(client: Any) -> list[str]:
-    """Names of the base models that the server offers."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of a newer call that older SDKs lack
-        return [str(one.model_name) for one in client.get_server_capabilities().supported_models]
-
-
 def print_banner(settings: Settings, renderer_name: str) -> None:
     print(f"Model:      {settings.base_model}")
     print(f"Renderer:   {renderer_name}")
@@ -289,7 +281,7 @@ async def run(settings: Settings) -> None:
     """
     metadata = {"recipe_name": "multi_turn_rl"}
     async with await Service.connect(base_url=None, user_metadata=metadata) as service:
-        models = await asyncio.to_thread(supported_models, service.client)
+        models = await service.supported_models()
         print(f"Server supports {len(models)} models", flush=True)
         if settings.base_model not in models:
             raise SetupError(

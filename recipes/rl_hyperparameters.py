@@ -33,7 +33,6 @@ import random
 import re
 import sys
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -365,20 +364,13 @@ def log(text: str) -> None:
 # ---------------------------------------------------------------------- main
 
 
-def supported_models(client: Any) -> list[str]:
-    """Names of the base models that the server offers."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of a newer call that older SDKs lack
-        return [str(one.model_name) for one in client.get_server_capabilities().supported_models]
-
-
 async def preflight(service: Service, settings: Settings) -> None:
     """See that the server knows the key and has the model.
 
     Raises:
         SetupError: it has not that model; with those that it has.
     """
-    models = await asyncio.to_thread(supported_models, service.client)
+    models = await service.supported_models()
     print(f"Auth preflight: OK ({len(models)} supported models)", flush=True)
     if settings.base_model not in models:
         raise SetupError(

@@ -229,6 +229,7 @@ async def test_a_real_step_warns_of_nothing(real, server: LocalService):
     with warnings.catch_warnings():
         warnings.simplefilter("error", FutureWarning)
         connection = await Service.connect(base_url=None, user_metadata={}, client=real())
+        assert await connection.supported_models() == [server.model]
         training = await connection.create_lora_training_client(server.model, 4, {"a": "b"})
         passed = await service.submit_forward_backward(
             training, [datum()], "importance_sampling", None

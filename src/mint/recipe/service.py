@@ -11,6 +11,7 @@ Clients are taken as they are, ours, upstream's or a test's, and called by name.
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
@@ -108,6 +109,16 @@ class Service:
         named = {"model_path": model_path, "base_model": base_model}
         asked = {name: value for name, value in named.items() if value is not None}
         return await _in_thread(self.client.create_sampling_client, **asked)
+
+    async def supported_models(self) -> list[str]:
+        """Names of the base models that the server offers."""
+        told = await asyncio.to_thread(self._capabilities)
+        return [str(one.model_name) for one in told.supported_models]
+
+    def _capabilities(self) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of a newer call that older SDKs lack
+            return self.client.get_server_capabilities()
 
     async def scales_loss_by_temperature(self) -> bool:
         """Whether losses take the temperature their data was sampled at, loss_fn_config["temperature"],
