@@ -63,12 +63,15 @@ class Answers:
     """Metrics of the optimizer steps; a later one's take the place of an earlier one's."""
 
 
-@dataclass
+_Gradient = tuple[Sequence[Datum], Awaitable[ForwardBackwardOutput]]
+
+
+@dataclass(frozen=True)
 class _Update:
     """One optimizer step and the gradients it applies."""
 
-    gradients: list[tuple[Sequence[Datum], Awaitable[ForwardBackwardOutput]]]
-    optimizer: Awaitable[OptimStepResponse] | None = None
+    gradients: list[_Gradient]
+    optimizer: Awaitable[OptimStepResponse]
 
 
 class Updates:
@@ -81,7 +84,7 @@ class Updates:
     def __init__(self, learner: Learner) -> None:
         self.answers = Answers()
         self._learner = learner
-        self._open = _Update([])
+        self._open: list[_Gradient] = []
         self._submitted: list[_Update] = []
 
     async def add_gradient(self, data_D: Sequence[Datum]) -> None:
@@ -93,16 +96,16 @@ class Updates:
             learner.config.update_loss_fn,
             learner.loss_fn_config,
         )
-        self._open.gradients.append((data_D, answer))
+        self._open.append((data_D, answer))
 
     async def step_optimizer(self) -> None:
         """Submit one optimizer step over the gradients since the last, if there are any."""
-        if not self._open.gradients:
+        if not self._open:
             return
         learner = self._learner
-        self._open.optimizer = await submit_optim_step(learner.training_client, learner.adam)
-        self._submitted.append(self._open)
-        self._open = _Update([])
+        optimizer = await submit_optim_step(learner.training_client, learner.adam)
+        self._submitted.append(_Update(self._open, optimizer))
+        self._open = []
         await self._receive(all_but=1)
 
     async def finish(self) -> None:
@@ -117,8 +120,7 @@ class Updates:
                 self.answers.data_D.extend(data_D)
                 self.answers.logprobs_D.extend(training_logprobs([output]))
                 self.answers.gradients.append(output.metrics)
-            if update.optimizer is not None:
-                self.answers.optimizer.update((await update.optimizer).metrics or {})
+            self.answers.optimizer.update((await update.optimizer).metrics or {})
 
 
 class Step:
