@@ -42,6 +42,7 @@ import chz
 import numpy as np
 
 from benchmarks import harness
+from benchmarks.one_turn import AskedTogether
 from mint import ModelInput, types
 from mint.recipe.completers import TokenCompleter, TokensWithLogprobs
 from mint.recipe.messages import Message
@@ -51,11 +52,9 @@ from mint.recipe.rl.kl import discounted_sum
 from mint.recipe.rl.message_env import EnvFromMessageEnv, MessageEnv, MessageStepResult
 from mint.recipe.rl.rollout_runner import do_single_rollout
 from mint.recipe.rl.types import (
-    Env,
     EnvGroupBuilder,
     RLDataset,
     RLDatasetBuilder,
-    StepResult,
     Trajectory,
     Transition,
 )
@@ -207,35 +206,15 @@ def episode_s(tokenizer: Any, turns: int = 64) -> tuple[float, float]:
 # ---------------------------------------------------------------------- a step
 
 
-@dataclass(frozen=True)
-class OneTurn(Env):
-    """One prompt of tokens; answers earn by turns."""
-
-    prompt: ModelInput
-    reward: float
-
-    async def initial_observation(self) -> tuple[ModelInput, list[int]]:
-        return self.prompt, [0]
-
-    async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
-        return StepResult(self.reward, True, ModelInput.empty(), [])
-
-
-@dataclass(frozen=True)
-class Prompted(EnvGroupBuilder):
-    prompt: ModelInput
-    members: int
-
-    async def make_envs(self) -> Sequence[Env]:
-        return [OneTurn(self.prompt, float(member % 2)) for member in range(self.members)]
-
-
 class Prompts(RLDataset):
+    """Prompts of tokens; answers earn by turns."""
+
     def __init__(self, groups: int, members: int, length: int, batches: int) -> None:
         draw = random.Random(0)
+        rewards = [float(member % 2) for member in range(members)]
         self._batches = [
             [
-                Prompted(ModelInput.from_ints(draw.choices(range(150_000), k=length)), members)
+                AskedTogether(ModelInput.from_ints(draw.choices(range(150_000), k=length)), rewards)
                 for _ in range(groups)
             ]
             for _ in range(batches)

@@ -28,7 +28,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -38,12 +37,13 @@ from tokenizers import Tokenizer
 
 import mint
 from benchmarks import harness, rl_step
+from benchmarks.one_turn import AskedTogether
 from benchmarks.rivals import model_folder
 from benchmarks.served import Served, served
 from benchmarks.workloads import SHORT, arithmetic_prompts, group_advantages
 from mint import ModelInput
 from mint.recipe.rl import train
-from mint.recipe.rl.types import Env, EnvGroupBuilder, RLDataset, RLDatasetBuilder, StepResult
+from mint.recipe.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
 
 LOOP, SCRIPT = "recipe.rl.train", "script"
 SHAPE = SHORT
@@ -60,29 +60,6 @@ class Script(rl_step.Client):
             self.server.model, rank=self.rank
         ).result()
         self._sampler = self._training.save_weights_and_get_sampling_client().result()
-
-
-@dataclass(frozen=True)
-class Asked(Env):
-    """One question, whatever the answer; nothing ends it early."""
-
-    prompt: ModelInput
-    reward: float
-
-    async def initial_observation(self) -> tuple[ModelInput, list[int]]:
-        return self.prompt, []
-
-    async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
-        return StepResult(self.reward, True, ModelInput.empty(), [])
-
-
-@dataclass(frozen=True)
-class AskedTogether(EnvGroupBuilder):
-    prompt: ModelInput
-    rewards: Sequence[float]
-
-    async def make_envs(self) -> Sequence[Env]:
-        return [Asked(self.prompt, reward) for reward in self.rewards]
 
 
 @chz.chz

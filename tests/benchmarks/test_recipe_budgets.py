@@ -48,4 +48,4 @@ def test_prompts_have_the_sizes_of_the_step():
     batches = Prompts(groups=3, members=2, length=7, batches=2)
 
     assert len(batches) == 2
-    assert [(b.members, b.prompt.length) for b in batches.get_batch(1)] == [(2, 7)] * 3  # type: ignore[attr-defined]
+    assert [(len(b.rewards), b.prompt.length) for b in batches.get_batch(1)] == [(2, 7)] * 3  # type: ignore[attr-defined]
