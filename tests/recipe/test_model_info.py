@@ -8,6 +8,7 @@ from tests.recipe.tokens import ByteTokenizer
 from mint.recipe import get_recommended_renderer_name, model_info, renderers, tokenizers
 from mint.recipe.exceptions import RendererError
 from mint.recipe.model_info import get_model_attributes, get_recommended_renderer_names
+from mint.torch_engine.models.tokenizer_files import CHATML
 
 
 @pytest.fixture(autouse=True)
@@ -83,12 +84,6 @@ def test_every_recommended_renderer_exists():
     names = {name for _, found in model_info._PATTERNS for name in found}
     for name in names | {"hf_template"}:
         renderers.get_renderer(name, ByteTokenizer(chat_template=CHATML))
-
-
-CHATML = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 @pytest.mark.parametrize(
