@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 
 from mint.recipe.exceptions import RendererError
-from mint.recipe.tokenizers import has_chat_template
+from mint.recipe.tokenizers import has_chat_template, without_variant
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def _renderers(model_name: str) -> tuple[tuple[str, ...], bool]:
 
 def _by_name(model_name: str) -> tuple[str, ...] | None:
     """By exact name or pattern; None if the name says nothing."""
-    exact = _EXACT.get(model_name.partition(":")[0])
+    exact = _EXACT.get(without_variant(model_name))
     if exact:
         return exact
     own = _own_name(model_name)
@@ -95,7 +95,7 @@ def _by_name(model_name: str) -> tuple[str, ...] | None:
 
 def _own_name(model_name: str) -> str:
     """Without who made it and without a serving variant, in lower case."""
-    return model_name.partition(":")[0].rstrip("/").rpartition("/")[2].lower()
+    return without_variant(model_name).rstrip("/").rpartition("/")[2].lower()
 
 
 # -------------------------------------------------------------- attributes

@@ -93,7 +93,7 @@ def _found(model_name: str) -> Any:
     if folder is None:
         folder, said = _from_server(model_name)
     try:
-        return _load(folder or _without_variant(model_name))
+        return _load(folder or without_variant(model_name))
     except (OSError, ValueError) as error:
         # Of a hub that cannot be reached, the first line tells all.
         raise ConfigurationError(
@@ -125,7 +125,7 @@ def local_folder(model_name: str) -> Path | None:
     folder = Path(model_name).expanduser()
     if (folder / "tokenizer.json").is_file():
         return folder
-    return _in_hub_cache(_without_variant(model_name))
+    return _in_hub_cache(without_variant(model_name))
 
 
 def model_file(model_name: str, file_name: str) -> Any:
@@ -149,7 +149,8 @@ def has_chat_template(model_name: str) -> bool | None:
     return in_config or (folder / "chat_template.jinja").is_file()
 
 
-def _without_variant(model_name: str) -> str:
+def without_variant(model_name: str) -> str:
+    """The model's name without what a colon in it begins: how it is served."""
     return model_name.partition(":")[0]
 
 
