@@ -27,7 +27,6 @@ because a setting or the server is not as it should be; 130 interrupted.
 """
 
 import asyncio
-import json
 import os
 import random
 import re
@@ -44,7 +43,9 @@ from dotenv import load_dotenv
 import mint
 from mint import recipe
 from mint.recipe import EnvFromMessageEnv, MessageEnv, MessageStepResult, get_tokenizer, sweep
+from mint.recipe.messages import get_text_content
 from mint.recipe.service import Service
+from mint.recipe.stores.json_lines import read_lines
 from mint.recipe.stores.sweep_record import Entry, State
 
 # ------------------------------------------------------------ the environment
@@ -80,7 +81,7 @@ class ArithmeticMessageEnv(MessageEnv):
         ]
 
     async def step(self, message: recipe.Message) -> MessageStepResult:
-        content = _extract_content(message).strip()
+        content = get_text_content(message).strip()
         prediction = _first_number(content)
         correct = prediction == self.answer
         return MessageStepResult(
@@ -89,14 +90,6 @@ class ArithmeticMessageEnv(MessageEnv):
             next_messages=[],
             metrics={"correct": float(correct)},
         )
-
-
-def _extract_content(message: recipe.Message) -> str:
-    """The text of a message, whose content may be a list of parts."""
-    content = message.get("content", "")
-    if isinstance(content, str):
-        return content
-    return "".join(part.get("text", "") for part in content)
 
 
 _ECHO = re.compile(r"\d+\s*(?:\+|plus|and)\s*\d+")
@@ -314,9 +307,8 @@ def announce(one: sweep.Configuration, entry: Entry) -> None:
 
 def last_row(log_path: str) -> Mapping[str, Any]:
     """The last line of a run's metrics; empty if there is none."""
-    path = Path(log_path) / "metrics.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return json.loads(lines[-1]) if lines else {}
+    rows = read_lines(Path(log_path) / "metrics.jsonl")
+    return rows[-1] if rows else {}
 
 
 def summary_line(entry: Entry) -> str:
