@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -15,7 +15,7 @@ import mint
 from mint import types
 from mint.recipe import service
 from mint.recipe.service import Service
-from mint.testing import LocalService, local_service
+from mint.testing import LocalService
 
 PROMPT = types.ModelInput.from_ints([1, 2, 3])
 PARAMS = types.SamplingParams(max_tokens=4)
@@ -203,9 +203,8 @@ async def test_fields_that_an_sdk_lacks_have_defaults():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
-    with local_service(tmp_path_factory.mktemp("service")) as running:
-        yield running
+def server(shared_service: LocalService) -> LocalService:
+    return shared_service
 
 
 @pytest.fixture
