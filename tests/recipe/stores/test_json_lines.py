@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.recipe.stores.temporary import temporary_folder
 
 from mint.recipe.exceptions import DataFormatError
 from mint.recipe.stores.json_lines import append_line, append_lines, read_lines
@@ -78,8 +78,8 @@ def test_what_json_does_not_know_is_written_as_text(tmp_path: Path):
 
 @given(cut=st.integers(0, 60), rows=st.lists(st.integers(0, 9), min_size=1, max_size=4))
 def test_wherever_a_kill_cuts_the_file_whole_lines_stay_and_it_can_go_on(cut: int, rows: list[int]):
-    with temporary_folder() as folder:
-        path = folder / "rows.jsonl"
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
         append_lines(path, [{"step": row} for row in rows])
         left = path.read_bytes()[:cut]
         path.write_bytes(left)
