@@ -7,7 +7,7 @@ seconds, one after the other, and hold no sampling up. So what differs is only w
 
     synchronous   every step waits for its slowest episode, then trains, then begins the next
     streaming     trains on what is done while the slowest episodes last; on-policy like the first
-    asynchronous  slow episodes go on while others are trained and new ones begin (one step off-policy)
+    asynchronous  slow episodes go on while others are trained and new ones begin, off-policy
 
 - speed-up: wall seconds of a step under the synchronous schedule over those under the other.
 - staleness: steps between the weights that sampled a group and those that it trained, at most.
