@@ -36,13 +36,12 @@ def show(run_folder: Path, html: Path | None) -> None:
     """
     from mint.recipe.pages.run_page import run_page
     from mint.recipe.pages.run_record import read_run
-    from mint.recipe.rl.run_health import examine_run
     from mint.recipe.stores.whole_files import write_whole
 
     with plain_failures():
         record = read_run(run_folder)
         click.echo("\n".join(_summary(record)))
-        click.echo("\n".join(one_line(line) for line in examine_run(run_folder).lines()))
+        click.echo("\n".join(one_line(line) for line in record.health.lines()))
         if html is not None:
             write_whole(html, run_page(run_folder))
             click.echo(f"Page: {html}")

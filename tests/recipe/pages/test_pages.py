@@ -200,6 +200,10 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 0}\nnonsense\n{"step": 2}\n')
     with pytest.raises(DataFormatError, match="line 2"):
         read_run(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0}\n')
+    (tmp_path / "config.json").write_text("{ha")
+    with pytest.raises(DataFormatError, match=r"config\.json is no JSON"):
+        read_run(tmp_path)
 
 
 def test_settings_are_flat_and_without_what_is_unset():

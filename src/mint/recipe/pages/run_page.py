@@ -10,7 +10,6 @@ from mint.recipe.pages.charts import Chart, Curve, draw, smoothed
 from mint.recipe.pages.rendering import number, render
 from mint.recipe.pages.run_record import REWARD, RunRecord, env_names, read_run, some_transcripts
 from mint.recipe.pages.transcript_page import ShownIteration, shown
-from mint.recipe.rl.run_health import examine_run
 
 _GROUPS_SHOWN, _EPISODES_SHOWN = 4, 8
 """Of each transcript: a page one can still scroll. The folder has the rest."""
@@ -57,15 +56,14 @@ def run_page(folder: Path) -> str:
         DataFormatError: it is no run folder, or its files cannot be read.
     """
     record = read_run(folder)
-    health = examine_run(folder)
     transcripts = some_transcripts(folder)
     page = RunPage(
         name=folder.resolve().name,
         subtitle=_subtitle(record),
         folder=str(folder.resolve()),
         tiles=list(_tiles(record)),
-        health=health.lines(),
-        is_healthy=health.is_healthy,
+        health=record.health.lines(),
+        is_healthy=record.health.is_healthy,
         sections=list(_sections(record)),
         iterations=[shown(one, _GROUPS_SHOWN, _EPISODES_SHOWN) for one in transcripts],
         checkpoints=record.checkpoints,

@@ -1,21 +1,19 @@
 """A run folder as it is on disk, read with patience: a run that still goes on can be looked at."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mint.recipe.exceptions import DataFormatError
 from mint.recipe.pages.transcription import Transcript, read_transcript
+from mint.recipe.rl.run_health import REWARD as REWARD
+from mint.recipe.rl.run_health import RunHealth, examine_run
 from mint.recipe.stores.json_lines import read_lines
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
 """One line of metrics.jsonl."""
-
-REWARD = "env/all/reward/total"
 
 
 @dataclass(frozen=True)
@@ -23,10 +21,14 @@ class RunRecord:
     """What a run has left so far."""
 
     folder: Path
-    config: Mapping[str, Any]
     rows: Sequence[Row]
     """One per training step; evaluations on the final weights have a last row of their own."""
     checkpoints: Sequence[Mapping[str, Any]]
+    health: RunHealth
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        return self.health.config
 
     @property
     def steps(self) -> list[Row]:
@@ -61,22 +63,16 @@ class RunRecord:
 
 
 def read_run(folder: Path) -> RunRecord:
-    """Read config, metrics and ledger of a run.
+    """Read config, metrics and ledger of a run, and what the doctor says of it.
 
     Raises:
-        DataFormatError: there is no metrics.jsonl, or a line before the last cannot be read.
+        DataFormatError: there is no metrics.jsonl; or config.json, or a line before the last, cannot
+            be read.
     """
-    metrics = folder / "metrics.jsonl"
-    if not metrics.is_file():
-        raise DataFormatError(
-            f"{folder} is no run folder: it has no metrics.jsonl. Give the log_path of a run; one "
-            "that has not finished its first step has nothing to show yet."
-        )
-    config = folder / "config.json"
     return RunRecord(
         folder=folder,
-        config=json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {},
-        rows=read_lines(metrics),
+        health=examine_run(folder),
+        rows=read_lines(folder / "metrics.jsonl"),
         checkpoints=read_lines(folder / "checkpoints.jsonl"),
     )
 

@@ -10,7 +10,6 @@ from mint.recipe.pages.charts import Chart, Curve, draw, smoothed
 from mint.recipe.pages.rendering import number, render
 from mint.recipe.pages.run_page import Tile
 from mint.recipe.pages.run_record import REWARD, RunRecord, env_names, read_run
-from mint.recipe.rl.run_health import examine_run
 from mint.recipe.stores.sweep_record import Entry, State, SweepRecord, columns_of
 
 _SHARED = {
@@ -146,8 +145,7 @@ def _health(entry: Entry, run: RunRecord | None) -> tuple[Sequence[str], bool]:
         return [entry.error], False
     if run is None:
         return [], True
-    health = examine_run(run.folder)
-    return health.lines(), health.is_healthy
+    return run.health.lines(), run.health.is_healthy
 
 
 def _numbers(run: RunRecord | None, measures: Sequence[str]) -> Iterator[str]:
