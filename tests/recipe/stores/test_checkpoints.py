@@ -29,10 +29,6 @@ def training(fake: FakeService):
     ).result()
 
 
-def ledger(folder: Path) -> str:
-    return (folder / "checkpoints.jsonl").read_text()
-
-
 def test_a_line_has_no_keys_without_a_value_and_keeps_those_it_does_not_know():
     line = {"name": "000020", "batch": 20, "state_path": "tinker://a/weights/b", "mine": [1]}
     record = CheckpointRecord.from_dict(line)
