@@ -131,11 +131,17 @@ def test_a_student_that_is_its_reference_has_no_kl_and_no_gradient(tiny):
     adapter = random_adapter(tiny.decoder, seed=1)
     rng = np.random.default_rng(0)
     prompt, rest = random_tokens(rng, 5, 8)
+    data = [continued(prompt, prompt[:0], rest)]
+    compare(tiny, adapter, data, weights=random_adapter(tiny.decoder, seed=2))
+    towards_another = adapter.flat_grad.norm().item()
+    adapter.clear_grad()
 
-    found = compare(tiny, adapter, [continued(prompt, prompt[:0], rest)], weights=adapter)
+    found = compare(tiny, adapter, data, weights=adapter)
 
     assert abs(found.reverse_kl[0]).max() <= 1e-6
-    assert adapter.flat_grad.abs().max() <= 1e-6
+    assert (
+        adapter.flat_grad.norm() <= 1e-5 * towards_another
+    )  # rounding, which processors differ in
 
 
 def test_what_the_reference_alone_reads_makes_the_difference(tiny):

@@ -245,9 +245,9 @@ def test_forward_leaves_gradients_alone_and_returns_every_logprob(tiny):
     result = run_pass(tiny, adapter, data, "importance_sampling", forward_only=True)
 
     assert not adapter.flat_grad.any()
-    assert result.metrics == pytest.approx(trained.metrics)
+    assert result.metrics == pytest.approx(trained.metrics, rel=1e-5)
     for a, b in zip(result.logprobs, trained.logprobs, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
+        np.testing.assert_allclose(a, b, atol=1e-5)
         assert (a < 0).all()
 
 
