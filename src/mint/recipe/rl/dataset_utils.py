@@ -2,9 +2,18 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 from mint.recipe.exceptions import ConfigurationError
 from mint.recipe.rl.types import EnvGroupBuilder, RLDataset
+
+
+def bind(dataset: RLDataset, training_client: Any) -> None:
+    """Tell a data set whose weights are trained; one that is an RLDataset by its methods alone may
+    have no ear for it."""
+    listen = getattr(dataset, "bind", None)
+    if listen is not None:
+        listen(training_client)
 
 
 class EpochCycledRLDataset(RLDataset):
@@ -42,6 +51,9 @@ class EpochCycledRLDataset(RLDataset):
     def __len__(self) -> int:
         return self._num_epochs * len(self._inner)
 
+    def bind(self, training_client: Any) -> None:
+        bind(self._inner, training_client)
+
     def _order_of(self, epoch: int) -> Sequence[int]:
         if self._seed is None:
             return range(len(self._inner))
@@ -73,3 +85,7 @@ class ChainedRLDataset(RLDataset):
 
     def __len__(self) -> int:
         return sum(len(part) for part in self._parts)
+
+    def bind(self, training_client: Any) -> None:
+        for part in self._parts:
+            bind(part, training_client)

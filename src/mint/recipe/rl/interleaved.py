@@ -12,11 +12,12 @@ import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import Any
 
 import chz
 
 from mint.recipe.exceptions import ConfigurationError
-from mint.recipe.rl.dataset_utils import ChainedRLDataset
+from mint.recipe.rl.dataset_utils import ChainedRLDataset, bind
 from mint.recipe.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
 from mint.recipe.tasks import run_together
 
@@ -81,6 +82,10 @@ class InterleavedRLDataset(RLDataset):
             self._total = max(1, held // self._groups_per_batch)
         return self._total
 
+    def bind(self, training_client: Any) -> None:
+        for stream in self._streams:
+            bind(stream.source, training_client)
+
     def _counts(self, batch: int) -> list[int]:
         shift = random.Random(f"{self._seed} {batch}").random()
         ends = [math.floor(end + shift) for end in accumulate(self._quota_K)]
@@ -119,19 +124,19 @@ class _Stream:
     """
 
     def __init__(self, source: RLDataset) -> None:
-        self._source = source
+        self.source = source
         self._ends: list[int] = []
         """Groups in the batches up to each, so far as they were looked at."""
         self._latest: tuple[int, Sequence[EnvGroupBuilder]] = (-1, ())
 
     def group(self, number: int) -> EnvGroupBuilder:
         known = self._ends[-1] if self._ends else 0
-        while number >= known and len(self._ends) < len(self._source):
+        while number >= known and len(self._ends) < len(self.source):
             known += len(self._batch(len(self._ends)))
             self._ends.append(known)
         if not known:
             raise ConfigurationError(
-                f"a source ({type(self._source).__name__}) has no groups. Leave it out, or give it "
+                f"a source ({type(self.source).__name__}) has no groups. Leave it out, or give it "
                 "some."
             )
         number %= known
@@ -140,12 +145,12 @@ class _Stream:
 
     def count(self) -> int:
         """Groups of the source, taking its batches to be as large as the first."""
-        batches = len(self._source)
+        batches = len(self.source)
         return batches * len(self._batch(0)) if batches else 0
 
     def _batch(self, index: int) -> Sequence[EnvGroupBuilder]:
         if self._latest[0] != index:
-            self._latest = (index, self._source.get_batch(index))
+            self._latest = (index, self.source.get_batch(index))
         return self._latest[1]
 
 

@@ -1,9 +1,9 @@
 """The numbers of one training step: one row of metrics.jsonl, from all of its groups at once."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from mint.recipe.rl.config import Config
 from mint.recipe.rl.diagnosis import StepHealth, examine_step
@@ -57,6 +57,29 @@ class Tally:
             "rollout_errors/total": self.errors.total(),
             "rollout_errors/groups_skipped": self.groups_skipped,
         }
+
+
+@dataclass(frozen=True)
+class FinishedStep:
+    """What a script may want to say of a step that is over."""
+
+    index: int
+    """From 0."""
+    rewards: list[float]
+    """Total rewards of the episodes that were played, in the order of groups and members."""
+    datums: int
+    """That were trained. 0: no weight has changed."""
+    row: Mapping[str, float]
+    """Its row of metrics.jsonl."""
+
+    @classmethod
+    def of(cls, step: Step, row: Row) -> "FinishedStep":
+        groups = _played(sorted(step.groups, key=lambda group: group.index))
+        rewards = [reward for group in groups for reward in group.get_total_rewards()]
+        return cls(step.index, rewards, len(step.answers.data_D), row)
+
+
+OnStep: TypeAlias = Callable[[FinishedStep], Awaitable[None] | None]
 
 
 def step_row(step: Step, config: Config, total_steps: int, tally: Tally) -> tuple[Row, StepHealth]:

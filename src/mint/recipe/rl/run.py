@@ -4,6 +4,7 @@ A schedule (`mint.recipe.rl.loops`) decides when groups roll out and when they a
 samplers, saves, evaluations and rows are the same for all of them, and are here.
 """
 
+import inspect
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from mint.recipe.rl.evaluation import (
 from mint.recipe.rl.groups import Group
 from mint.recipe.rl.kl import compute_post_kl
 from mint.recipe.rl.records import Records
-from mint.recipe.rl.report import Row, Tally, step_row
+from mint.recipe.rl.report import FinishedStep, OnStep, Row, Tally, step_row
 from mint.recipe.rl.rollout_strategy import RolloutStrategy
 from mint.recipe.rl.saves import Saves
 from mint.recipe.rl.step import Learner, Step
@@ -46,6 +47,8 @@ class Run:
     first_step: int
     total_steps: int
     tally: Tally = field(default_factory=Tally)
+    on_step: OnStep | None = None
+    """Told of each step once it is written down."""
     last_env: Row = field(default_factory=dict)
     """The env/* numbers of the last step that has any."""
     last_row: Row = field(default_factory=dict)
@@ -156,6 +159,7 @@ class Run:
         self.records.show_progress(index, row, health)
         await self.saves.confirm(self.tally.to_json())
         await self.records.write_groups("train", index, step.groups, self.config.num_groups_to_log)
+        await self._tell(step, row)
 
     async def finish(self, sampler: Any, found: Row | None = None) -> None:
         """Evaluate the final weights, and close the rows.
@@ -171,6 +175,13 @@ class Run:
             evaluation |= await self.evaluate(sampler, self.total_steps)
         if evaluation or (self.last_env and REWARD not in self.last_row):
             self.records.log_row({**evaluation, **self.last_env}, self.total_steps)
+
+    async def _tell(self, step: Step, row: Row) -> None:
+        if self.on_step is None:
+            return
+        told = self.on_step(FinishedStep.of(step, row))
+        if inspect.isawaitable(told):
+            await told
 
     def _remember(self, row: Row) -> None:
         self.last_row = row

@@ -7,6 +7,7 @@ from typing import Any
 
 from mint.recipe.exceptions import CheckpointError, DataError
 from mint.recipe.rl.config import Config
+from mint.recipe.rl.dataset_utils import bind
 from mint.recipe.rl.reference import reference_of
 from mint.recipe.rl.step import Learner
 from mint.recipe.rl.types import RLDataset
@@ -68,6 +69,9 @@ async def begin(
         reference = tasks.create_task(reference_of(config, service, temperature or 1.0))
         built = tasks.create_task(_built(config, datasets))
     learner = Learner(config, training.result(), temperature, reference.result())
+    for dataset in built.result():
+        if dataset is not None:
+            await asyncio.to_thread(bind, dataset, learner.training_client)
     return Begun(service, learner, built.result())
 
 

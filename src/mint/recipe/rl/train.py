@@ -18,7 +18,8 @@ from mint.recipe.rl.loops.asynchronous import run_asynchronous
 from mint.recipe.rl.loops.streaming import run_streaming
 from mint.recipe.rl.loops.synchronous import run_synchronous
 from mint.recipe.rl.records import Records
-from mint.recipe.rl.report import Tally
+from mint.recipe.rl.report import FinishedStep as FinishedStep
+from mint.recipe.rl.report import OnStep, Tally
 from mint.recipe.rl.rollout_strategy import RolloutStrategy
 from mint.recipe.rl.rollouts import get_rollout_executor, set_rollout_executor
 from mint.recipe.rl.run import Run
@@ -33,13 +34,17 @@ from mint.recipe.stores.run_folder import RunFolder
 _log = logging.getLogger("mint.recipe.rl.train")
 
 
-async def main(config: Config, rollout_executor: Executor | None = None) -> None:
+async def main(
+    config: Config, rollout_executor: Executor | None = None, *, on_step: OnStep | None = None
+) -> None:
     """Run a config to its end, from its last checkpoint if its folder holds one.
 
     A run that is complete writes nothing and returns.
 
     Args:
         rollout_executor: plays groups elsewhere than on this event loop; its work is picklable.
+        on_step: called on this event loop with each step that is over and written down, and awaited
+            if it is a coroutine function. For a script's own lines; an error in it ends the run.
 
     Raises:
         ConfigurationError: the config contradicts itself; nothing has been sent.
@@ -49,12 +54,12 @@ async def main(config: Config, rollout_executor: Executor | None = None) -> None
     before = get_rollout_executor()
     set_rollout_executor(rollout_executor or before)
     try:
-        await _resume_or_start(config)
+        await _resume_or_start(config, on_step)
     finally:
         set_rollout_executor(before)
 
 
-async def _resume_or_start(config: Config) -> None:
+async def _resume_or_start(config: Config, on_step: OnStep | None) -> None:
     resumed = get_last_checkpoint(config.log_path)
     datasets = None
     if resumed is not None:  # only the data set can tell whether anything is left to do
@@ -71,7 +76,7 @@ async def _resume_or_start(config: Config) -> None:
     ):
         async with await connect(config) as service:
             begun = await begin(config, service, resumed, datasets, logger.get_logger_url())
-            await _train(config, begun, resumed, folder, logger)
+            await _train(config, begun, resumed, folder, logger, on_step)
 
 
 async def _train(
@@ -80,13 +85,14 @@ async def _train(
     resumed: CheckpointRecord | None,
     folder: RunFolder,
     logger: Logger,
+    on_step: OnStep | None,
 ) -> None:
     first, total = first_step(resumed), _announced_total(config, begun.datasets[0])
     _log.info("%s: steps %d to %d of %d", config.model_name, first, total - 1, total)
     folder.move_rows_from(first)
     progress = Progress(total, title=folder.path.name)
     async with Records(config, folder, logger, progress, begun.find_tokenizer) as records:
-        await _schedule(_run_of(config, begun, records, resumed, total))
+        await _schedule(_run_of(config, begun, records, resumed, total, on_step))
 
 
 def total_steps(config: Config, dataset: RLDataset) -> int:
@@ -96,7 +102,12 @@ def total_steps(config: Config, dataset: RLDataset) -> int:
 
 
 def _run_of(
-    config: Config, begun: Begun, records: Records, resumed: CheckpointRecord | None, total: int
+    config: Config,
+    begun: Begun,
+    records: Records,
+    resumed: CheckpointRecord | None,
+    total: int,
+    on_step: OnStep | None,
 ) -> Run:
     train, test = begun.datasets
     learner = begun.learner
@@ -111,6 +122,7 @@ def _run_of(
         first_step=first_step(resumed),
         total_steps=total,
         tally=Tally.from_json((resumed.get("run_so_far") if resumed else None) or {}),
+        on_step=on_step,
     )
 
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import chz
 
@@ -187,6 +187,14 @@ class RLDataset(ABC):
     @abstractmethod
     def __len__(self) -> int:
         """How many batches there are."""
+
+    def bind(self, training_client: Any) -> None:
+        """Told by a run, before its first batch, whose weights it trains; does nothing by itself.
+
+        For environments that want to know the model: its tokenizer, its family. Called in a thread,
+        since a tokenizer may have to be fetched. A data set made of others tells them.
+        """
+        return
 
 
 @chz.chz
