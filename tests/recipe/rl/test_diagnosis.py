@@ -259,3 +259,44 @@ def test_what_is_written_to_a_row_is_read_back_as_it_was(data):
 
 def test_a_row_without_health_has_none():
     assert StepHealth.from_metrics({"step": 3, "env/all/reward/total": 1.0}, 64) is None
+
+
+def scored(*graded: str) -> TrajectoryGroup:
+    """An episode per word: how its adapter fared."""
+    metrics = [
+        {"adapter_timeout": float(word == "late"), "adapter_error": float(word == "failed")}
+        for word in graded
+    ]
+    return group(*(episode(turn([1, 2], [7])) for _ in graded), metrics=metrics)
+
+
+def test_an_adapter_that_scores_nothing_in_time_is_the_cause():
+    found = health(scored("late", "late"), scored("late", "late"))
+
+    assert found.cause is Cause.scored_too_late
+    assert "no answer was scored in time (4 of 4)" in str(found.advice())
+    assert found.metrics()["health/episodes_adapter_timeout"] == 1.0
+
+
+def test_an_adapter_that_fails_each_time_is_the_cause():
+    found = health(scored("failed", "failed"))
+
+    assert found.cause is Cause.scoring_failed
+    assert "no answer could be scored (2 of 2)" in str(found.advice())
+    assert found.metrics()["health/episodes_adapter_error"] == 1.0
+
+
+def test_equal_rewards_of_which_half_were_set_for_failures_name_them():
+    found = health(scored("failed", "late", "fine", "fine"))
+
+    assert found.cause is Cause.equal_rewards
+    assert "and 2 were not scored" in str(found.advice())
+
+
+def test_an_adapter_without_failures_is_no_cause():
+    found = health(scored("fine", "fine"))
+
+    assert found.cause is Cause.equal_rewards
+    assert found.metrics()["health/episodes_adapter_error"] == 0.0
+    assert found.metrics()["health/episodes_adapter_timeout"] == 0.0
+    assert found.never_graded == 0

@@ -150,3 +150,35 @@ def test_looking_at_a_folder_loads_no_sdk(tmp_path):
     arguments = [sys.executable, "-c", script, str(run(tmp_path, FINE))]
 
     assert subprocess.run(arguments, capture_output=True, text=True).stdout.strip() == "set()"
+
+
+def test_every_episode_that_was_not_scored_is_told_although_steps_could_learn(tmp_path):
+    unscored = {**FINE, "scored_too_late": 1, "scoring_failed": 2}
+
+    found = examine_run(run(tmp_path, *[FINE] * 9, unscored))
+
+    assert not found.is_healthy
+    assert found.lines()[1:] == [
+        "1 of 80 episodes were not scored in time and got timeout_score: raise the adapter's "
+        "timeout_s, or make its scoring faster.",
+        "2 of 80 episodes could not be scored and got error_score: the log `error` of each such "
+        "episode, in iteration_*/, names what failed.",
+    ]
+    assert ("episodes whose scoring failed", 0.025, 0.25) in found.shares()
+
+
+def test_runs_without_an_adapter_have_no_line_of_it_among_the_shares(tmp_path):
+    named = [what for what, _, _ in examine_run(run(tmp_path, FINE)).shares()]
+
+    assert "episodes not scored in time" not in named
+    assert "episodes whose scoring failed" not in named
+
+
+def test_a_step_without_one_scored_episode_is_told_once(tmp_path):
+    nothing_scored = {**FINE, "groups_equal": 2, "scored_too_late": 8, "reward_highest": 0.0,
+                      "datums_without_signal": 8}  # fmt: skip
+
+    assert examine_run(run(tmp_path, nothing_scored)).lines()[1:] == [
+        "1 of 1 step: Could not learn: no answer was scored in time (8 of 8), so every reward is "
+        "timeout_score: raise the adapter's timeout_s, or make its scoring faster."
+    ]

@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
-from mint.recipe.rl.types import STOP_METRIC_PREFIX, StopReason, Trajectory, Transition
+from mint.recipe.rl.types import (
+    ADAPTER_ERROR_METRIC_KEY,
+    ADAPTER_TIMEOUT_METRIC_KEY,
+    STOP_METRIC_PREFIX,
+    StopReason,
+    Trajectory,
+    Transition,
+)
 
 _TOKEN_LIMITS = {StopReason.max_tokens, StopReason.max_sampled_tokens}
 _UNGRADED = ("max_tokens_reached", "parse_error")
@@ -26,6 +33,10 @@ class Blemish(StrEnum):
     over_context = "over_context"
     """Its conversation outgrew the context."""
     timed_out = "timed_out"
+    scored_too_late = "scored_too_late"
+    """Its grader ran out of time: the reward is the one for this case."""
+    scoring_failed = "scoring_failed"
+    """Its grader failed: the reward is the one for this case."""
     never_graded = "never_graded"
     """The environment never saw an answer and no grader spoke: its reward says nothing about it."""
 
@@ -49,6 +60,8 @@ def blemishes_of(
         Blemish.parse_error: any(turn.metrics.get("parse_error") for turn in turns),
         Blemish.over_context: StopReason.context_overflow in reasons,
         Blemish.timed_out: StopReason.rollout_timeout in reasons,
+        Blemish.scored_too_late: bool(graded.get(ADAPTER_TIMEOUT_METRIC_KEY)),
+        Blemish.scoring_failed: bool(graded.get(ADAPTER_ERROR_METRIC_KEY)),
         Blemish.never_graded: all(map(_is_ungraded, turns))
         and final_reward == 0
         and graded.keys() <= _ADDED_BY_CLAMP,

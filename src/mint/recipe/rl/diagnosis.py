@@ -60,6 +60,8 @@ def examine_step(
         parse_errors=blemishes[Blemish.parse_error],
         over_context=blemishes[Blemish.over_context],
         timed_out=blemishes[Blemish.timed_out],
+        scored_too_late=blemishes[Blemish.scored_too_late],
+        scoring_failed=blemishes[Blemish.scoring_failed],
         never_graded=blemishes[Blemish.never_graded],
         groups_equal=sum(has_equal_rewards(group) for group in groups),
         reward_lowest=float(min(rewards, default=0.0)),

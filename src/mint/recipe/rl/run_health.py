@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mint.recipe.exceptions import DataFormatError
-from mint.recipe.rl.step_advice import GOOD_REWARD
+from mint.recipe.rl.step_advice import FASTER, GOOD_REWARD, WHICH_ERROR
 from mint.recipe.rl.step_health import Cause, StepHealth
 from mint.recipe.stores.json_lines import read_lines
 
@@ -59,14 +59,19 @@ class RunHealth:
     def findings(self) -> Iterator[str]:
         """One sentence for each thing that is wrong, the worst first."""
         yield from self._lost_steps()
+        yield from self._unscored_episodes()
         yield from self._spoilt_episodes()
         yield from self._gaps()
 
     def shares(self) -> list[tuple[str, float, float]]:
-        """(what, in the mean of all steps, in the last step) of everything that is a share."""
-        last = self.steps[-1].health.metrics()
-        names = [name for name in last if name in _SHOWN]
+        """(what, in the mean of all steps, in the last step) of everything that is a share.
+
+        What only adapters can suffer from is there if it has happened.
+        """
         rows = [one.health.metrics() for one in self.steps]
+        last = rows[-1]
+        names = [name for name in last if name in _SHOWN]
+        names = [one for one in names if one not in _OF_ADAPTERS or any(row[one] for row in rows)]
         return [(_SHOWN[name], _mean([row[name] for row in rows]), last[name]) for name in names]
 
     def _summary(self) -> str:
@@ -108,6 +113,23 @@ class RunHealth:
         ):  # fmt: skip
             if count and count >= MANY_SPOILT * episodes and cause not in told:
                 yield f"{count} of {episodes} episodes {sentence}."
+
+    def _unscored_episodes(self) -> Iterator[str]:
+        """Rewards that say nothing of their answers; every one is told, for they are trained on."""
+        told = {one.health.cause for one in self.steps}
+        episodes = self._count(lambda health: health.episodes)
+        late = self._count(lambda health: health.scored_too_late)
+        failed = self._count(lambda health: health.scoring_failed)
+        if late and Cause.scored_too_late not in told:
+            yield (
+                f"{late} of {episodes} episodes were not scored in time and got timeout_score: "
+                f"{FASTER}."
+            )
+        if failed and Cause.scoring_failed not in told:
+            yield (
+                f"{failed} of {episodes} episodes could not be scored and got error_score: "
+                f"{WHICH_ERROR}."
+            )
 
     def _gaps(self) -> Iterator[str]:
         gaps = [one.health.gap_mean for one in self.steps if one.health.gap_mean is not None]
@@ -168,9 +190,13 @@ _SHOWN = {
     "health/episodes_without_room": "episodes without room to answer",
     "health/episodes_over_context": "episodes over their context",
     "health/episodes_timed_out": "episodes out of time",
+    "health/episodes_adapter_timeout": "episodes not scored in time",
+    "health/episodes_adapter_error": "episodes whose scoring failed",
     "health/episodes_never_graded": "episodes whose reward was never computed",
     "health/datums_without_signal": "datums without signal",
 }
+
+_OF_ADAPTERS = {"health/episodes_adapter_timeout", "health/episodes_adapter_error"}
 
 
 def _could_learn_or_is_solved(health: StepHealth) -> bool:

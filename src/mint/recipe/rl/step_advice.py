@@ -9,6 +9,9 @@ GOOD_REWARD = 0.5
 """A group whose members all got this much or more counts as solved."""
 LONGER_OR_SHORTER = "raise max_tokens or use a non-thinking renderer"
 
+FASTER = "raise the adapter's timeout_s, or make its scoring faster"
+WHICH_ERROR = "the log `error` of each such episode, in iteration_*/, names what failed"
+
 
 def advice_for(cause: "Cause", health: "StepHealth") -> str:
     """The sentence, without its beginning."""
@@ -84,6 +87,14 @@ def _over_context(health: "StepHealth") -> str:
     )
 
 
+def _scored_too_late(health: "StepHealth") -> str:
+    return f"no answer was scored in time ({_all(health)}), so every reward is timeout_score: {FASTER}."
+
+
+def _scoring_failed(health: "StepHealth") -> str:
+    return f"no answer could be scored ({_all(health)}), so every reward is error_score: {WHICH_ERROR}."
+
+
 def _never_graded(health: "StepHealth") -> str:
     return (
         f"the environment was never called ({_all(health)}; {_blemishes(health)}), so no reward was "
@@ -103,6 +114,8 @@ def _equal_rewards(health: "StepHealth") -> str:
         )
     if 2 * health.parse_errors >= health.episodes:
         return f"{seen}, and {health.parse_errors} could not be parsed: check the renderer."
+    if 2 * health.unscored >= health.episodes:
+        return f"{seen}, and {health.unscored} were not scored: {FASTER}; {WHICH_ERROR}."
     if health.reward_lowest >= GOOD_REWARD:
         return f"{seen}, which is a good one: give harder problems, or stop here."
     return f"{seen}: give easier problems, a finer reward, larger groups or a higher temperature."
@@ -146,6 +159,8 @@ _SENTENCES = {
     "parse_errors": _parse_errors,
     "timed_out": _timed_out,
     "over_context": _over_context,
+    "scored_too_late": _scored_too_late,
+    "scoring_failed": _scoring_failed,
     "never_graded": _never_graded,
     "equal_rewards": _equal_rewards,
     "no_signal": _no_signal,

@@ -19,6 +19,8 @@ _SHARES = {
     "parse_errors": ("episodes_with_parse_errors", "episodes"),
     "over_context": ("episodes_over_context", "episodes"),
     "timed_out": ("episodes_timed_out", "episodes"),
+    "scored_too_late": ("episodes_adapter_timeout", "episodes"),
+    "scoring_failed": ("episodes_adapter_error", "episodes"),
     "never_graded": ("episodes_never_graded", "episodes"),
     "groups_equal": ("groups_with_equal_rewards", "groups"),
     "datums_without_signal": ("datums_without_signal", "datums"),
@@ -41,6 +43,8 @@ class Cause(StrEnum):
     parse_errors = "parse_errors"
     timed_out = "timed_out"
     over_context = "over_context"
+    scored_too_late = "scored_too_late"
+    scoring_failed = "scoring_failed"
     never_graded = "never_graded"
     equal_rewards = "equal_rewards"
     no_signal = "no_signal"
@@ -63,6 +67,8 @@ class StepHealth:
     parse_errors: int = 0
     over_context: int = 0
     timed_out: int = 0
+    scored_too_late: int = 0
+    scoring_failed: int = 0
     never_graded: int = 0
     """Episodes with that blemish; see `mint.recipe.rl.blemishes`."""
 
@@ -90,6 +96,11 @@ class StepHealth:
     """The run's, per sampling call."""
 
     @property
+    def unscored(self) -> int:
+        """Episodes whose reward stands in for one that their grader could not give."""
+        return self.scored_too_late + self.scoring_failed
+
+    @property
     def could_learn(self) -> bool:
         """Whether rewards moved the weights. A KL penalty alone does not count."""
         return self.cause is None
@@ -111,6 +122,8 @@ class StepHealth:
             (Cause.parse_errors, self.parse_errors),
             (Cause.timed_out, self.timed_out),
             (Cause.over_context, self.over_context),
+            (Cause.scored_too_late, self.scored_too_late),
+            (Cause.scoring_failed, self.scoring_failed),
             (Cause.never_graded, self.never_graded),
         ):
             if count == self.episodes:

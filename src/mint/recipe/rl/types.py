@@ -29,6 +29,10 @@ Logs: TypeAlias = dict[str, str | int | float]
 
 STOP_METRIC_PREFIX = "stop/"
 """A terminal step carries metrics["stop/<reason>"] = 1.0, for one reason at most."""
+ADAPTER_TIMEOUT_METRIC_KEY = "adapter_timeout"
+ADAPTER_ERROR_METRIC_KEY = "adapter_error"
+"""A grader's metrics: 1 for an episode that it could not score, in time or at all, and gave a reward
+that was set for this case; 0 otherwise."""
 PARSE_ERROR_MASKED_METRIC_KEY = "parse_error_masked"
 """A transition with this metric is kept as context and not trained on."""
 
