@@ -193,7 +193,7 @@ _OURS = {
 }
 """Names that are not upstream's, or replace it."""
 
-_ROOMS = ("completers", "recipe", "renderers")
+_ROOMS = ("completers", "recipe", "renderers", "rl_core")
 """Modules of ours that `import mint` alone makes reachable."""
 
 __all__ = [  # upstream's, and ours

@@ -21,9 +21,14 @@ class Watched(Generic[T]):
     Waiting is free, however long: only the time between two awaits counts.
     """
 
-    def __init__(self, coroutine: Awaitable[T], owner: type) -> None:
+    def __init__(self, coroutine: Awaitable[T], owner: type, method: str = "step") -> None:
+        """
+        Args:
+            owner, method: whose coroutine it is.
+        """
         self._coroutine = coroutine
         self._owner = owner
+        self._method = method
 
     def __await__(self) -> Generator[Any, Any, T]:
         steps: Any = self._coroutine.__await__()
@@ -50,8 +55,9 @@ class Watched(Generic[T]):
             say_once(
                 _log,
                 self._owner,
-                "%s.step held the event loop for %.1f s: no other rollout moved meanwhile. Await "
+                "%s.%s held the event loop for %.1f s: no other rollout moved meanwhile. Await "
                 "what takes long, or move it to a thread: `await asyncio.to_thread(...)`.",
                 self._owner.__name__,
+                self._method,
                 held_s,
             )

@@ -1,0 +1,286 @@
+"""RLAdapter: a reward is one class."""
+
+import asyncio
+import hashlib
+import inspect
+import operator
+import random
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from mint import ModelInput
+from mint.recipe.tasks import run_together
+from mint.recipe.text_encoder import Tokenizer
+from mint.rl_core import model_info as models
+from mint.rl_core.context import NO_CONTEXT, ScoringContext
+from mint.rl_core.limits import Limits
+from mint.rl_core.model_info import ModelInfo
+from mint.rl_core.reward import Reward
+from mint.rl_core.scoring import score_one
+from mint.rl_core.shapes import (
+    BatchShape,
+    Shape,
+    batch_shape,
+    check_settings,
+    shape_of,
+    with_model_inputs,
+)
+from mint.rl_core.tokens import as_model_input, identity, text_of
+
+
+class RLAdapter:
+    """Scores what a model says. Subclass it, and write one of:
+
+        def __call__(self, prompt, response) -> Reward           runs in a thread
+        async def acall(self, prompt, response) -> Reward        where it awaits something
+        def score_batch(self, pairs) -> list[Reward]             many with one call
+
+    `prompt` is exactly what was sent, `response` exactly what was sampled, its stop token included. A
+    third parameter, `context`, is given a ScoringContext. Two scorings may run at once, in two threads,
+    on one adapter.
+
+    The sample-based shape has `build_dataset`, `make_prompt` and `compute_reward` in place of these.
+
+    A base class of other adapters has no scoring of its own: `class Base(RLAdapter, abstract=True)`.
+    """
+
+    name: ClassVar[str] = "adapter"
+    """The tag of its metrics; for a subclass that has none its class name in snake case."""
+    timeout_s: ClassVar[float | None] = None
+    """Of one scoring call, once it has begun; None for no limit. A thread cannot be stopped: it is
+    left to end by itself, and scoring is refused once `max_concurrency` of them hang."""
+    timeout_score: ClassVar[float] = 0.0
+    """What a scoring that was cut is worth."""
+    error_score: ClassVar[float | None] = None
+    """What a scoring that raised is worth; None: the exception is raised, which ends the run."""
+    max_concurrency: ClassVar[int] = 64
+    """Scorings at once, over all that use this object."""
+    blocking: ClassVar[bool] = True
+    """A plain `__call__` runs in a thread. False: on the event loop, for one that takes less than
+    the 0.1 ms of handing it over, or has to stay in one thread. There it cannot be cut."""
+
+    tokenizer: Any = None
+    model_info: ModelInfo | None = None
+    seed: int | None = None
+
+    shape: ClassVar[Shape] = Shape("abstract")
+    """Which of the methods the class has, settled when it is created."""
+    own_score_batch: ClassVar[BatchShape | None] = None
+    """Of a `score_batch` that is not the one below."""
+    _is_named: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer | None = None,
+        *,
+        model_info: ModelInfo | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """
+        Args:
+            tokenizer: such as training_client.get_tokenizer(). A run gives one to an adapter that has
+                none.
+            model_info: what is known of the model; a run fills in the rest.
+            seed: of `rng`; noted in each reward's metadata.
+        """
+        self.tokenizer = tokenizer
+        self.model_info = model_info
+        self.seed = None if seed is None else operator.index(seed)
+
+    def __init_subclass__(cls, *, abstract: bool = False, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        if vars(cls).get("name") is not None:
+            cls._is_named = True
+        elif not cls._is_named or "name" in vars(cls):
+            cls.name = _snake_case(cls.__name__)
+        cls.shape = shape_of(cls, RLAdapter, abstract)
+        cls.own_score_batch = batch_shape(cls, RLAdapter)
+        check_settings(cls.shape, Limits.of(cls))
+        for method in ("__call__", "acall"):
+            if inspect.isfunction(own := vars(cls).get(method)):
+                setattr(cls, method, with_model_inputs(own))
+
+    # ------------------------------------------------------- yours to write
+
+    def __call__(self, prompt: ModelInput, response: ModelInput) -> Any:
+        """The reward of one response. This one, for classes that have another way to score, runs that
+        to its end where no event loop runs.
+
+        Raises:
+            RuntimeError: an event loop runs here: `await adapter.score(prompt, response)`.
+        """
+        self._refuse_samples()
+        if self.shape.kind == "__call__":
+            raise TypeError(f"super().__call__ of {type(self).__name__} leads to no scoring.")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.score(prompt, response))
+        raise RuntimeError(
+            f"{type(self).__name__} scores in {self.shape.kind}, and an event loop is running here: "
+            "write `await env.score(prompt, response)`."
+        )
+
+    async def acall(self, prompt: ModelInput, response: ModelInput) -> Any:
+        """The reward of one response, for what awaits something."""
+        raise TypeError(
+            f"{type(self).__name__} has no acall of its own: write `await env.score(prompt, response)`, "
+            "which scores whichever way it has."
+        )
+
+    # ------------------------------------------------------- yours to write, of samples
+
+    def build_dataset(self) -> list[Any]:
+        """The samples of one step, anew for each step; the first of them are used."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no build_dataset(self): it returns the list of samples that a "
+            "step is about."
+        )
+
+    def make_prompt(self, sample: Any, tokenizer: Any) -> list[int]:
+        """The tokens that the model is asked with about a sample."""
+        raise NotImplementedError(f"{type(self).__name__} scores tokens: it makes no prompts.")
+
+    def compute_reward(self, response: str, sample: Any) -> Any:
+        """The reward of a response to a sample: a number or a Reward. May be an `async def`.
+
+        Args:
+            response: the decoded text, special tokens included.
+        """
+        raise NotImplementedError(f"{type(self).__name__} scores tokens: it takes no samples.")
+
+    def evaluate(self, step: int, rewards: Sequence[float], num_datums: int) -> None:
+        """Say how a step went.
+
+        Args:
+            step: counted from 1.
+            rewards: of all the step's responses.
+            num_datums: how many the step trained on.
+        """
+        right = sum(float(reward) > 0 for reward in rewards)
+        accuracy = right / len(rewards) if len(rewards) else 0.0
+        print(f"Step {step}: accuracy={accuracy:.1%}, datums={num_datums}", flush=True)
+
+    # ------------------------------------------------------------ the library's way in
+
+    async def score(
+        self, prompt: ModelInput, response: ModelInput, context: ScoringContext | None = None
+    ) -> Reward:
+        """The Reward of one response, by whichever method the class has, with its time limit and its
+        rule for errors.
+
+        The time limit begins when the scoring does: it may have waited for a place, and how long says
+        nothing about it.
+
+        Raises:
+            RuntimeError: `max_concurrency` earlier ones hang and cannot be stopped.
+            TypeError: the class scores samples; or its method returned no Reward and no number.
+            Exception: the scoring's own, unless `error_score` is set.
+        """
+        self._refuse_samples()
+        pair = as_model_input(prompt, "prompt"), as_model_input(response, "response")
+        return await score_one(self, *pair, context or NO_CONTEXT)
+
+    async def score_batch(
+        self,
+        pairs: Sequence[tuple[ModelInput, ModelInput]],
+        contexts: Sequence[ScoringContext] | None = None,
+    ) -> list[Reward]:
+        """The Rewards of several pairs of prompt and response, in their order.
+
+        Override it to score many with one call, such as to a reward model. Leave `contexts` out if
+        you do not need them; a plain `def` runs in a thread.
+
+        Raises:
+            Exception: the first scoring's that raises, unless `error_score` is set; the rest is
+                cancelled.
+        """
+        contexts = [NO_CONTEXT] * len(pairs) if contexts is None else contexts
+        return await run_together(
+            self.score(*pair, context) for pair, context in zip(pairs, contexts, strict=True)
+        )
+
+    def bind(
+        self,
+        training_client: Any,
+        *,
+        base_model: str | None = None,
+        lora_rank: int | None = None,
+        renderer_name: str | None = None,
+    ) -> None:
+        """Tell the adapter which model it scores. What it was given when it was made stays.
+
+        Args:
+            training_client: asked for its tokenizer if the adapter has none, and for nothing else.
+            renderer_name: what writes the prompts.
+        """
+        before = vars(self).get("_mint_bound", (None, None, None))
+        tokenizer, given = self.tokenizer, self.model_info or ModelInfo()
+        if tokenizer is None or tokenizer is before[0]:
+            tokenizer = training_client.get_tokenizer()
+        if given is before[1]:
+            given = before[2]
+        told = ModelInfo(base_model, renderer_name=renderer_name, lora_rank=lora_rank)
+        if base_model is not None:
+            told = told.completed_by(models.by_name(base_model))
+        info = given.completed_by(told).completed_by(models.by_tokenizer(tokenizer))
+        # Past __setattr__, which a frozen dataclass closes.
+        vars(self).update(tokenizer=tokenizer, model_info=info)
+        vars(self)["_mint_bound"] = (tokenizer, info, given)
+
+    def speaks_for(self) -> tuple[type, str]:
+        """The class and the method that messages about a scoring name."""
+        return type(self), self.shape.kind
+
+    def _refuse_samples(self) -> None:
+        if self.shape.kind in ("sample-based", "abstract"):
+            raise TypeError(
+                f"{type(self).__name__} scores samples (compute_reward), so tokens alone cannot be "
+                "scored: run_grpo(adapter) brings them together."
+                if self.shape.kind == "sample-based"
+                else f"{type(self).__name__} is abstract: its subclasses score."
+            )
+
+    # --------------------------------------------------------------- yours to use
+
+    def get_tokenizer(self) -> Any:
+        """The model's tokenizer.
+
+        Raises:
+            RuntimeError: the adapter has none.
+        """
+        if self.tokenizer is None:
+            raise RuntimeError(
+                f"{type(self).__name__} has no tokenizer: make it with one, "
+                f"{type(self).__name__}(training_client.get_tokenizer()), or set self.tokenizer in an "
+                "__init__ of your own. In a run it gets one before the first scoring."
+            )
+        return self.tokenizer
+
+    def get_model_info(self) -> ModelInfo:
+        """What is known of the model, from whoever made the adapter, the run, and the tokenizer. Asks
+        nobody over a network."""
+        given = self.model_info or ModelInfo()
+        if self.tokenizer is None:
+            return given
+        return given.completed_by(models.by_tokenizer(self.tokenizer))
+
+    def rng(self, prompt: ModelInput, response: ModelInput) -> random.Random:
+        """Random numbers for one scoring: with a seed, the same for the same seed and tokens, in any
+        order, thread or process. Without, other ones each time."""
+        if self.seed is None:
+            return random.Random()
+        pair = as_model_input(prompt, "prompt"), as_model_input(response, "response")
+        text = f"{self.seed!r};{identity(pair[0])};{identity(pair[1])}"
+        digest = hashlib.sha256(text.encode()).digest()
+        return random.Random(int.from_bytes(digest, "big"))
+
+    def response_text(self, response: ModelInput) -> str:
+        """The response as text, without special tokens."""
+        tokens = as_model_input(response, "response").to_ints()
+        return text_of(self.get_tokenizer(), tokens)
+
+
+def _snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -1,0 +1,69 @@
+"""The settings of an adapter, read and checked together."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mint.recipe.exceptions import ConfigurationError
+from mint.rl_core.reward import as_score
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How scorings of one adapter are run, and what one that failed is worth."""
+
+    owner: str
+    """The adapter's class, for messages."""
+    timeout_s: float | None
+    timeout_score: float
+    error_score: float | None
+    max_concurrency: int
+    blocking: bool
+
+    @classmethod
+    def of(cls, adapter: Any) -> "Limits":
+        """The settings of an adapter or of its class.
+
+        Raises:
+            ConfigurationError: one of them cannot be meant.
+        """
+        owner = adapter if isinstance(adapter, type) else type(adapter)
+        return cls(
+            owner=owner.__name__,
+            timeout_s=adapter.timeout_s,
+            timeout_score=adapter.timeout_score,
+            error_score=adapter.error_score,
+            max_concurrency=adapter.max_concurrency,
+            blocking=adapter.blocking,
+        )
+
+    def __post_init__(self) -> None:
+        if self.timeout_s is not None and not _is_positive(self.timeout_s):
+            self._refuse("timeout_s", "a number of seconds above 0, or None for no limit")
+        if not _is_count(self.max_concurrency):
+            self._refuse("max_concurrency", "how many scorings may run at once: 1 or more")
+        if not isinstance(self.blocking, bool):
+            self._refuse("blocking", "True or False")
+        for name in ("timeout_score", "error_score"):
+            if not (name == "error_score" and self.error_score is None):
+                self._check_score(name)
+
+    def _check_score(self, name: str) -> None:
+        try:
+            as_score(getattr(self, name))
+        except (TypeError, ValueError):
+            self._refuse(name, "a finite number: what such a scoring is worth")
+
+    def _refuse(self, name: str, wanted: str) -> None:
+        raise ConfigurationError(
+            f"{self.owner}.{name} = {getattr(self, name)!r}: it has to be {wanted}."
+        )
+
+
+def _is_positive(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value < math.inf
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -1,0 +1,241 @@
+"""From a response to its Reward, whatever the adapter does: time limits, errors, places.
+
+    place (at most max_concurrency) -> call (at most timeout_s) -> Reward, number or failure -> Reward
+
+Limits of time begin once a place is free: how long a scoring waits says nothing about it, and with a
+limit on both, one slow reward would fail all those behind it.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mint import ModelInput
+from mint.recipe.rl.class_hints import say_once
+from mint.recipe.visible_text import visible
+from mint.rl_core.calls import Method, TimeIsUp, run
+from mint.rl_core.context import ScoringContext
+from mint.rl_core.limits import Limits
+from mint.rl_core.places import Place, Places
+from mint.rl_core.reward import FailedReward, Reward, is_number
+
+if TYPE_CHECKING:
+    from mint.rl_core.adapter import RLAdapter
+
+_log = logging.getLogger("mint.rl_core")
+
+Pair = tuple[ModelInput, ModelInput]
+"""Prompt and response."""
+
+USUAL_SCORE = 10.0
+"""Beyond it, a score is more likely a mistake than meant."""
+NOTED = 200
+"""Characters of a response in the note on an error."""
+
+
+@dataclass
+class AdapterPlaces:
+    """The places of one adapter's calls. Batches have their own: an overridden `score_batch` may call
+    `score`, and would otherwise wait for places that it holds itself."""
+
+    single: Places = field(default_factory=Places)
+    batch: Places = field(default_factory=Places)
+    process: int = field(default_factory=os.getpid)
+
+
+def places_of(adapter: "RLAdapter") -> AdapterPlaces:
+    """The adapter's places, made when first needed: its class may have an __init__ of its own."""
+    state = vars(adapter)
+    places = state.setdefault("_mint_places", AdapterPlaces())  # atomic: two threads get one
+    if places.process != os.getpid():  # forked: what runs there does not run here
+        places = state["_mint_places"] = AdapterPlaces()
+    return places
+
+
+def share_places(adapter: "RLAdapter", of: "RLAdapter") -> None:
+    """Let the adapter's scorings count as those of another, which it stands for."""
+    vars(adapter)["_mint_places"] = places_of(of)
+
+
+# ------------------------------------------------------------------ entries
+
+
+async def score_one(
+    adapter: "RLAdapter", prompt: ModelInput, response: ModelInput, context: ScoringContext
+) -> Reward:
+    """The Reward of one response, by the rules of its adapter.
+
+    Raises:
+        RuntimeError: so many earlier calls hang that this one is not begun.
+        Exception: the scoring's own, unless `error_score` is set; with a note on where.
+    """
+    shape = adapter.shape
+    if shape.kind == "score_batch":
+        return (await score_group(adapter, [(prompt, response)], [context]))[0]
+    named = {"context": context} if shape.takes_context else {}
+    method = _method(adapter, lambda: getattr(adapter, shape.kind)(prompt, response, **named))
+    rewards = await _scored(
+        adapter,
+        method,
+        places_of(adapter).single,
+        [(prompt, response)],
+        lambda answer: [as_reward(answer, method)],
+    )
+    return rewards[0]
+
+
+async def score_group(
+    adapter: "RLAdapter", pairs: Sequence[Pair], contexts: Sequence[ScoringContext]
+) -> list[Reward]:
+    """The Rewards of several responses, in their order: each by itself, or by one call of a
+    `score_batch` that the adapter's class has of its own.
+
+    Such a call has the time limit of one scoring, and all its responses fail together.
+
+    Raises:
+        RuntimeError: so many earlier calls hang that this one is not begun.
+        Exception: the first scoring's that fails, unless `error_score` is set; the rest is cancelled.
+    """
+    own = adapter.own_score_batch
+    if own is None:
+        return await adapter.score_batch(pairs, contexts)
+    named = {"contexts": list(contexts)} if own.takes_contexts else {}
+    call = _method(adapter, lambda: adapter.score_batch(list(pairs), **named))
+    method = replace(
+        call, name="score_batch", needs_thread=not own.is_async and Limits.of(adapter).blocking
+    )
+    return await _scored(
+        adapter,
+        method,
+        places_of(adapter).batch,
+        pairs,
+        lambda answer: _as_rewards(answer, len(pairs), method),
+    )
+
+
+def _method(adapter: "RLAdapter", call: Callable[[], Any]) -> Method:
+    owner, name = adapter.speaks_for()
+    return Method(owner, name, call, not adapter.shape.is_async and Limits.of(adapter).blocking)
+
+
+async def _scored(
+    adapter: "RLAdapter",
+    method: Method,
+    places: Places,
+    pairs: Sequence[Pair],
+    read: Callable[[Any], list[Reward]],
+) -> list[Reward]:
+    """What one call of the adapter comes to."""
+    limits = Limits.of(adapter)
+    place = await _place(places, method, limits)
+    try:
+        rewards = read(await run(method, place, limits.timeout_s))
+    except TimeIsUp:
+        rewards = [_timed_out(method, limits)] * len(pairs)
+    except Exception as error:
+        if limits.error_score is None:
+            with suppress(Exception):  # an error that takes no note is raised without
+                error.add_note(_note(adapter, method, pairs))
+            raise
+        rewards = [_failed(method, limits.error_score, error)] * len(pairs)
+    _hint_at_size(method, rewards)
+    return [_seeded(adapter, reward) for reward in rewards]
+
+
+async def _place(places: Places, method: Method, limits: Limits) -> Place:
+    place = await places.take(limits.max_concurrency)
+    if places.stuck >= limits.max_concurrency:
+        place.end()
+        raise RuntimeError(
+            f"{places.stuck} calls of {method} had their time (timeout_s={limits.timeout_s}) and still "
+            "run: a thread cannot be stopped from outside, and a coroutine may refuse. That is as many "
+            f"as may run at once (max_concurrency={limits.max_concurrency}), so no more are begun. "
+            "Give what they wait for a time limit of its own, such as the timeout of an HTTP client, or "
+            "run it in a process that can be killed (mint.recipe.sandbox)."
+        )
+    return place
+
+
+# ----------------------------------------------------------------- answers
+
+
+def as_reward(answer: Any, method: Method) -> Reward:
+    """A Reward as it is; a bare number as one.
+
+    Raises:
+        TypeError: the method returned something else.
+        ValueError: a number that is not finite.
+    """
+    if isinstance(answer, Reward):
+        return answer
+    if is_number(answer):
+        return Reward(answer)
+    if answer is None:
+        what = "nothing. Is a `return` missing on one of its ways?"
+    elif isinstance(answer, tuple):
+        what = f"a tuple of {len(answer)}. Write `return Reward(score, metadata)`."
+    else:
+        what = f"{type(answer).__name__} {answer!r:.60}."
+    raise TypeError(f"{method} returned {what} It has to return a Reward, or a number.")
+
+
+def _as_rewards(answer: Any, count: int, method: Method) -> list[Reward]:
+    if isinstance(answer, str | bytes | dict | Reward) or not hasattr(answer, "__iter__"):
+        raise TypeError(
+            f"{method} returned {type(answer).__name__} {answer!r:.60}. It has to return a list with "
+            "a Reward, or a number, for each pair."
+        )
+    rewards = [as_reward(one, method) for one in answer]
+    if len(rewards) != count:
+        raise ValueError(
+            f"{method} returned {len(rewards)} rewards for {count} pairs. It has to return one for "
+            "each, in their order."
+        )
+    return rewards
+
+
+def _timed_out(method: Method, limits: Limits) -> FailedReward:
+    say_once(
+        _log, method.owner,
+        "%s took longer than timeout_s=%s and counts as timeout_score=%s. Later ones are only counted.",
+        method, limits.timeout_s, limits.timeout_score,
+    )  # fmt: skip
+    metadata = {"error": "timeout", "timeout_s": limits.timeout_s}
+    return FailedReward(limits.timeout_score, metadata, kind="timeout")
+
+
+def _failed(method: Method, score: float, error: Exception) -> FailedReward:
+    say_once(
+        _log, method.owner,
+        "%s failed and counts as error_score=%s. Later ones are only counted. %s: %s",
+        method, score, type(error).__name__, error,
+    )  # fmt: skip
+    return FailedReward(score, {"error": f"{type(error).__name__}: {error}"}, kind="error")
+
+
+def _hint_at_size(method: Method, rewards: Sequence[Reward]) -> None:
+    largest = max((reward.score for reward in rewards), key=abs, default=0.0)
+    if abs(largest) > USUAL_SCORE:
+        say_once(
+            _log, method.owner,
+            "%s scored %s. Scores of this size make the updates as large: between -1 and 1 they suit "
+            "the usual learning rates.", method, largest,
+        )  # fmt: skip
+
+
+def _seeded(adapter: "RLAdapter", reward: Reward) -> Reward:
+    if adapter.seed is None:
+        return reward
+    return replace(reward, metadata={"seed": adapter.seed, **reward.metadata})
+
+
+def _note(adapter: "RLAdapter", method: Method, pairs: Sequence[Pair]) -> str:
+    """Where an error comes from."""
+    try:
+        said = adapter.response_text(pairs[0][1])
+    except Exception as error:  # no tokenizer, or one that cannot read these tokens
+        said = f"(cannot be decoded: {type(error).__name__}) {pairs[0][1]!r}"
+    return f"In {method} of the adapter {adapter.name!r}, on the response: {visible(said[:NOTED])}"
