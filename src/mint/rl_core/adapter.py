@@ -21,8 +21,9 @@ from mint.rl_core.scoring import score_one
 from mint.rl_core.shapes import (
     BatchShape,
     Shape,
-    batch_shape,
     check_settings,
+    read_batch_shape,
+    read_shape,
     shape_of,
     with_model_inputs,
 )
@@ -64,11 +65,9 @@ class RLAdapter:
     model_info: ModelInfo | None = None
     seed: int | None = None
 
-    shape: ClassVar[Shape] = Shape("abstract")
-    """Which of the methods the class has, settled when it is created."""
-    own_score_batch: ClassVar[BatchShape | None] = None
-    """Of a `score_batch` that is not the one below."""
-    _is_named: ClassVar[bool] = False
+    _mint_shape: ClassVar[Shape] = Shape("abstract")
+    _mint_batch_shape: ClassVar[BatchShape | None] = None
+    _mint_is_named: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -91,12 +90,12 @@ class RLAdapter:
     def __init_subclass__(cls, *, abstract: bool = False, **named: Any) -> None:
         super().__init_subclass__(**named)
         if vars(cls).get("name") is not None:
-            cls._is_named = True
-        elif not cls._is_named or "name" in vars(cls):
+            cls._mint_is_named = True
+        elif not cls._mint_is_named or "name" in vars(cls):
             cls.name = _snake_case(cls.__name__)
-        cls.shape = shape_of(cls, RLAdapter, abstract)
-        cls.own_score_batch = batch_shape(cls, RLAdapter)
-        check_settings(cls.shape, Limits.of(cls))
+        cls._mint_shape = read_shape(cls, RLAdapter, abstract)
+        cls._mint_batch_shape = read_batch_shape(cls, RLAdapter)
+        check_settings(cls._mint_shape, Limits.of(cls))
         for method in ("__call__", "acall"):
             if inspect.isfunction(own := vars(cls).get(method)):
                 setattr(cls, method, with_model_inputs(own))
@@ -111,14 +110,14 @@ class RLAdapter:
             RuntimeError: an event loop runs here: `await adapter.score(prompt, response)`.
         """
         self._refuse_samples()
-        if self.shape.kind == "__call__":
+        if shape_of(self).kind == "__call__":
             raise TypeError(f"super().__call__ of {type(self).__name__} leads to no scoring.")
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(self.score(prompt, response))
         raise RuntimeError(
-            f"{type(self).__name__} scores in {self.shape.kind}, and an event loop is running here: "
+            f"{type(self).__name__} scores in {shape_of(self).kind}, and an event loop is running here: "
             "write `await env.score(prompt, response)`."
         )
 
@@ -231,15 +230,16 @@ class RLAdapter:
 
     def speaks_for(self) -> tuple[type, str]:
         """The class and the method that messages about a scoring name."""
-        return type(self), self.shape.kind
+        return type(self), shape_of(self).kind
 
     def _refuse_samples(self) -> None:
-        if self.shape.kind in ("sample-based", "abstract"):
+        kind = shape_of(self).kind
+        if kind == "abstract":
+            raise TypeError(f"{type(self).__name__} is abstract: its subclasses score.")
+        if kind == "sample-based":
             raise TypeError(
                 f"{type(self).__name__} scores samples (compute_reward), so tokens alone cannot be "
                 "scored: run_grpo(adapter) brings them together."
-                if self.shape.kind == "sample-based"
-                else f"{type(self).__name__} is abstract: its subclasses score."
             )
 
     # --------------------------------------------------------------- yours to use

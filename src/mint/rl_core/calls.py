@@ -51,7 +51,11 @@ async def run(method: Method, place: Place, timeout_s: float | None) -> Any:
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    thread = THREADS.start(lambda: _in_thread(method)) if method.needs_thread else None
+    try:
+        thread = THREADS.start(lambda: _in_thread(method)) if method.needs_thread else None
+    except RuntimeError:  # the machine has no thread left
+        place.end()
+        raise
     task = asyncio.create_task(_on_loop(method, thread))
     task.add_done_callback(_heard)
     is_over = False
@@ -95,11 +99,10 @@ def _give_back(
 def _in_thread(method: Method) -> Any:
     try:
         return method.call()
-    except (StopIteration, asyncio.CancelledError) as error:
-        raise _as_error(method, error) from error  # on a loop these two mean something else
-    except Exception:
-        raise
     except BaseException as error:
+        # StopIteration cannot pass a future; what is no Exception would end more than this call.
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            raise
         raise _as_error(method, error) from error
 
 

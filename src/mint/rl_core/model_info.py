@@ -21,7 +21,7 @@ class ModelInfo:
 
     model_name: str | None = None
     family: str | None = None
-    """In lower case and with its generation where that has a format of its own: "qwen3", "qwen2.5",
+    """In lower case and with its generation where that has a format of its own: "qwen3", "qwen3_5",
     "llama", "smollm"; the beginning of the name where we do not know the family."""
     renderer_name: str | None = None
     """What writes its conversations: the one in use, else the recommended one."""
@@ -43,7 +43,7 @@ def by_name(model_name: str) -> ModelInfo:
     version = _QWEN_VERSION.match(Path(model_name).name.lower())
     return ModelInfo(
         model_name=model_name,
-        family=f"qwen{version[1]}" if version else told.family,
+        family=f"qwen{version[1].replace('.', '_')}" if version else told.family,
         renderer_name=next(iter(told.recommended_renderers), None),
     )
 

@@ -5,7 +5,6 @@ their places back by themselves.
 """
 
 import asyncio
-import os
 import threading
 from collections import deque
 from contextlib import suppress
@@ -20,14 +19,13 @@ class Places:
     """
 
     def __init__(self) -> None:
-        self.process = os.getpid()
         self._lock = threading.Lock()
         self._taken = 0
         self._stuck = 0
         self._waiting: deque[_Waiter] = deque()
 
     def __reduce__(self) -> tuple[type["Places"], tuple[()]]:
-        return Places, ()  # in another process, or in a deep copy, nothing runs yet
+        return Places, ()  # in another process, or of a deep copy, nothing runs yet
 
     @property
     def taken(self) -> int:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from mint.rl_core.context import ScoringContext
 from mint.rl_core.limits import Limits
 from mint.rl_core.places import Place, Places
 from mint.rl_core.reward import FailedReward, Reward, is_number
+from mint.rl_core.shapes import batch_shape_of, shape_of
 
 if TYPE_CHECKING:
     from mint.rl_core.adapter import RLAdapter
@@ -49,7 +51,9 @@ class AdapterPlaces:
 def places_of(adapter: "RLAdapter") -> AdapterPlaces:
     """The adapter's places, made when first needed: its class may have an __init__ of its own."""
     state = vars(adapter)
-    places = state.setdefault("_mint_places", AdapterPlaces())  # atomic: two threads get one
+    places = state.get("_mint_places")
+    if places is None:
+        places = state.setdefault("_mint_places", AdapterPlaces())  # atomic: two threads get one
     if places.process != os.getpid():  # forked: what runs there does not run here
         places = state["_mint_places"] = AdapterPlaces()
     return places
@@ -72,7 +76,7 @@ async def score_one(
         RuntimeError: so many earlier calls hang that this one is not begun.
         Exception: the scoring's own, unless `error_score` is set; with a note on where.
     """
-    shape = adapter.shape
+    shape = shape_of(adapter)
     if shape.kind == "score_batch":
         return (await score_group(adapter, [(prompt, response)], [context]))[0]
     named = {"context": context} if shape.takes_context else {}
@@ -99,7 +103,9 @@ async def score_group(
         RuntimeError: so many earlier calls hang that this one is not begun.
         Exception: the first scoring's that fails, unless `error_score` is set; the rest is cancelled.
     """
-    own = adapter.own_score_batch
+    if not pairs:
+        return []
+    own = batch_shape_of(adapter)
     if own is None:
         return await adapter.score_batch(pairs, contexts)
     named = {"contexts": list(contexts)} if own.takes_contexts else {}
@@ -118,7 +124,7 @@ async def score_group(
 
 def _method(adapter: "RLAdapter", call: Callable[[], Any]) -> Method:
     owner, name = adapter.speaks_for()
-    return Method(owner, name, call, not adapter.shape.is_async and Limits.of(adapter).blocking)
+    return Method(owner, name, call, not shape_of(adapter).is_async and Limits.of(adapter).blocking)
 
 
 async def _scored(
@@ -211,7 +217,7 @@ def _failed(method: Method, score: float, error: Exception) -> FailedReward:
     say_once(
         _log, method.owner,
         "%s failed and counts as error_score=%s. Later ones are only counted. %s: %s",
-        method, score, type(error).__name__, error,
+        method, score, type(error).__name__, visible(error),
     )  # fmt: skip
     return FailedReward(score, {"error": f"{type(error).__name__}: {error}"}, kind="error")
 
@@ -229,7 +235,9 @@ def _hint_at_size(method: Method, rewards: Sequence[Reward]) -> None:
 def _seeded(adapter: "RLAdapter", reward: Reward) -> Reward:
     if adapter.seed is None:
         return reward
-    return replace(reward, metadata={"seed": adapter.seed, **reward.metadata})
+    seeded = copy(reward)  # not `replace`: a subclass may have an __init__ of its own
+    object.__setattr__(seeded, "metadata", {"seed": adapter.seed, **reward.metadata})
+    return seeded
 
 
 def _note(adapter: "RLAdapter", method: Method, pairs: Sequence[Pair]) -> str:
@@ -238,4 +246,5 @@ def _note(adapter: "RLAdapter", method: Method, pairs: Sequence[Pair]) -> str:
         said = adapter.response_text(pairs[0][1])
     except Exception as error:  # no tokenizer, or one that cannot read these tokens
         said = f"(cannot be decoded: {type(error).__name__}) {pairs[0][1]!r}"
-    return f"In {method} of the adapter {adapter.name!r}, on the response: {visible(said[:NOTED])}"
+    which = "the response" if len(pairs) == 1 else f"{len(pairs)} responses, the first of them"
+    return f"In {method} of the adapter {adapter.name!r}, on {which}: {visible(said[:NOTED])}"

@@ -33,7 +33,12 @@ class Shape:
     """Whether it is an `async def`, and so needs no thread."""
 
 
-def shape_of(cls: type, base: type, is_abstract: bool) -> Shape:
+def shape_of(adapter: Any) -> Shape:
+    """The shape of an adapter, or of its class."""
+    return (adapter if isinstance(adapter, type) else type(adapter))._mint_shape
+
+
+def read_shape(cls: type, base: type, is_abstract: bool) -> Shape:
     """The shape of an adapter's class.
 
     Args:
@@ -55,7 +60,9 @@ def shape_of(cls: type, base: type, is_abstract: bool) -> Shape:
             f"{cls.__name__} has {_listed(samples)} and {_listed(tokens)}. Either it scores tokens "
             "(__call__ or acall), or samples (make_prompt and compute_reward): leave one out."
         )
-    if len(samples) == 1 and not is_abstract:
+    if len(samples) == 1 and is_abstract:
+        return Shape("abstract")
+    if len(samples) == 1:
         (missing,) = set(_SAMPLE_BASED) - samples
         raise TypeError(
             f"{cls.__name__} has {_listed(samples)} but no {missing}: an adapter that scores "
@@ -123,7 +130,12 @@ class BatchShape:
     is_async: bool
 
 
-def batch_shape(cls: type, base: type) -> BatchShape | None:
+def batch_shape_of(adapter: Any) -> BatchShape | None:
+    """How an adapter scores many with one call; None if it does not."""
+    return type(adapter)._mint_batch_shape
+
+
+def read_batch_shape(cls: type, base: type) -> BatchShape | None:
     """How a class scores many with one call; None if it does not.
 
     Raises:
