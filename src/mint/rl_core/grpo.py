@@ -1,0 +1,233 @@
+"""run_grpo: from an adapter to trained weights in one call.
+
+    samples or prompts -> groups of responses -> rewards less their group's mean -> one update; again
+
+It is a run of mint.recipe.rl with the fields that a short script has a use for, so it leaves a run
+folder, and goes on from one.
+"""
+
+import asyncio
+import inspect
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import chz
+
+from mint.recipe.exceptions import CheckpointError, ConfigurationError, DataFormatError
+from mint.recipe.rl import train
+from mint.recipe.rl.types import RLDataset, RLDatasetBuilder
+from mint.recipe.service import Service
+from mint.recipe.stores.checkpoints import get_last_checkpoint
+from mint.rl_core.adapter import RLAdapter
+from mint.rl_core.config import RLConfig
+from mint.rl_core.environment import AdapterGroupBuilder
+from mint.rl_core.group_maker import GroupMaker
+from mint.rl_core.prompts import as_prompts
+from mint.rl_core.running import away_from_loop, run_to_end
+from mint.rl_core.sample_based import is_sample_based
+
+RECIPE_NAME = "mint.rl_core"
+
+
+def run_grpo(
+    adapter: RLAdapter,
+    cfg: RLConfig | None = None,
+    *,
+    prompts: Sequence[Any] | None = None,
+    service_client: Any = None,
+) -> str:
+    """Train a new LoRA adapter on the rewards of an adapter; print how it goes.
+
+    Prints "Model: …, Vocab: …", for each step what `adapter.evaluate` prints, then "Saved: …".
+
+    A response's advantage is its reward less the mean of its group. A group of equal rewards teaches
+    nothing and is left out; a step of such groups trains nothing.
+
+    Works in a script and where an event loop runs already, as in a notebook (there it runs in a thread,
+    and this call returns when the run is over). Inside a coroutine: `await run_grpo_async(...)`.
+
+    Args:
+        cfg: None: RLConfig.from_env().
+        prompts: for an adapter that scores tokens: texts (a user's message each), lists of messages, or
+            tokens. Each step takes the next `batch` of them, from the first again after the last. An
+            adapter that scores samples brings its own: `build_dataset` is called once a step.
+        service_client: a connected client. None: the server of MINT_BASE_URL, or the embedded one.
+
+    Returns:
+        The path of the saved weights, for create_sampling_client(model_path=...).
+
+    Raises:
+        ConfigurationError: adapter, prompts and cfg do not fit, or the server has not the model.
+        Exception: a reward's own, unless the adapter sets `error_score`.
+    """
+    return run_to_end(
+        lambda: run_grpo_async(adapter, cfg, prompts=prompts, service_client=service_client)
+    )
+
+
+async def run_grpo_async(
+    adapter: RLAdapter,
+    cfg: RLConfig | None = None,
+    *,
+    prompts: Sequence[Any] | None = None,
+    service_client: Any = None,
+) -> str:
+    """`run_grpo` for a coroutine."""
+    cfg = RLConfig.from_env() if cfg is None else cfg
+    builder = GrpoDatasetBuilder(adapter=adapter, prompts=_prompts(adapter, prompts), cfg=cfg)
+    metadata = {"recipe_name": RECIPE_NAME}
+    async with await Service.connect(
+        base_url=None, user_metadata=metadata, client=service_client
+    ) as service:
+        await _require_offered(service, cfg.model)
+        config = _config(cfg, builder, service.client)
+        await train.main(config, on_step=_Reporter(adapter))
+    path = _saved(config.log_path)
+    print(f"Saved: {path}", flush=True)
+    return path
+
+
+def _prompts(adapter: Any, prompts: Any) -> list[Any] | None:
+    """What token-based adapters are asked about; None for a sample-based one.
+
+    Raises:
+        ConfigurationError: adapter and prompts do not fit.
+    """
+    if not isinstance(adapter, RLAdapter):
+        name = getattr(adapter, "__name__", type(adapter).__name__)
+        raise ConfigurationError(
+            f"run_grpo takes an RLAdapter, such as {name}(), not {adapter!r:.100}."
+        )
+    name = type(adapter).__name__
+    if is_sample_based(adapter):
+        if prompts is not None:
+            raise ConfigurationError(
+                f"{name} makes its prompts itself, of the samples that its build_dataset gives: leave "
+                "prompts out."
+            )
+        return None
+    if prompts is None:
+        raise ConfigurationError(
+            f'{name} scores tokens, so run_grpo has to be told what to ask: prompts=["What is 2 + 3?", '
+            "...]. (An adapter with build_dataset, make_prompt and compute_reward brings its own.)"
+        )
+    return as_prompts(prompts)
+
+
+async def _require_offered(service: Service, model: str) -> None:
+    offered = await service.supported_models()
+    if model not in offered:
+        some = (
+            f'RLConfig(model="{offered[0]}"), or MINT_BASE_MODEL' if offered else "another server"
+        )
+        raise ConfigurationError(
+            f"this server has not the model {model}. It offers {', '.join(offered) or 'none'}: give "
+            f"{some}."
+        )
+
+
+def _config(cfg: RLConfig, builder: "GrpoDatasetBuilder", client: Any) -> train.Config:
+    folder: dict[str, Any] = {} if cfg.log_path is None else {"log_path": cfg.log_path}
+    return train.Config(
+        dataset_builder=builder,
+        model_name=cfg.model,
+        lora_rank=cfg.rank,
+        learning_rate=cfg.lr,
+        max_tokens=cfg.max_tokens,
+        temperature=cfg.temperature,
+        remove_constant_reward_groups=True,
+        eval_every=0,
+        recipe_name=RECIPE_NAME,
+        service_client=client,
+        **folder,
+    )
+
+
+@dataclass(frozen=True)
+class _Reporter:
+    """Lets the adapter say how each step went."""
+
+    adapter: RLAdapter
+
+    async def __call__(self, step: train.FinishedStep) -> None:
+        # In a thread, since it may do more than print, and start an event loop for that.
+        told: Any = await asyncio.to_thread(
+            self.adapter.evaluate, step.index + 1, step.rewards, step.datums
+        )
+        if inspect.isawaitable(told):
+            await told
+
+
+def _saved(log_path: str) -> str:
+    record = get_last_checkpoint(log_path, "sampler_path")
+    if record is None or record.sampler_path is None:
+        raise CheckpointError(f"{log_path} has no checkpoint with weights to sample from.")
+    return record.sampler_path
+
+
+# -------------------------------------------------------------------- data
+
+
+class GrpoDataset(RLDataset):
+    """One batch a step: new samples of the adapter, or the next prompts of a list that has no end."""
+
+    def __init__(self, builder: "GrpoDatasetBuilder") -> None:
+        self._adapter, self._prompts, self._cfg = builder.adapter, builder.prompts, builder.cfg
+        self._maker = GroupMaker(builder.adapter, self._cfg.model, lora_rank=self._cfg.rank)
+
+    def bind(self, training_client: Any) -> None:
+        self._maker.bind(training_client)
+        vocabulary = self._adapter.get_model_info().vocab_size
+        shown = "unknown" if vocabulary is None else f"{vocabulary:,}"
+        print(f"Model: {self._cfg.model}, Vocab: {shown}", flush=True)
+
+    def get_batch(self, index: int) -> Sequence[AdapterGroupBuilder]:
+        """The groups of one step.
+
+        Raises:
+            DataFormatError: `build_dataset` gave no samples, or `make_prompt` no tokens.
+        """
+        return away_from_loop(lambda: self._batch(index))  # it calls methods of the user's
+
+    def __len__(self) -> int:
+        return self._cfg.steps
+
+    def _batch(self, index: int) -> list[AdapterGroupBuilder]:
+        questions = self._samples() if self._prompts is None else self._next_prompts(index)
+        return [self._maker.group(question, self._cfg.group) for question in questions]
+
+    def _next_prompts(self, index: int) -> list[Any]:
+        assert self._prompts is not None
+        count = len(self._prompts)
+        batch = min(self._cfg.batch, count)  # once each: twice would be two groups of one problem
+        return [self._prompts[(index * batch + place) % count] for place in range(batch)]
+
+    def _samples(self) -> list[Any]:
+        name = f"{type(self._adapter).__name__}.build_dataset"
+        built = self._adapter.build_dataset()
+        if inspect.iscoroutine(built):
+            built = asyncio.run(built)
+        try:
+            samples = list(itertools.islice(built, self._cfg.batch))
+        except TypeError:
+            raise DataFormatError(
+                f"{name} gave {type(built).__name__} {built!r:.60}. It has to give a list of samples."
+            ) from None
+        if not samples:
+            raise DataFormatError(f"{name} gave no samples, so there is nothing to ask.")
+        return samples
+
+
+@chz.chz
+class GrpoDatasetBuilder(RLDatasetBuilder):
+    """Makes the data set of `run_grpo`."""
+
+    adapter: RLAdapter
+    prompts: Sequence[Any] | None
+    """None: the adapter's own samples."""
+    cfg: RLConfig
+
+    async def __call__(self) -> tuple[GrpoDataset, None]:
+        return GrpoDataset(self), None

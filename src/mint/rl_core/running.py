@@ -1,0 +1,75 @@
+"""Coroutines run to their end by plain calls, wherever they are called."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def run_to_end(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of the coroutine.
+
+    In a script it runs as asyncio.run has it. Where an event loop runs in this thread already, as in a
+    notebook, it runs on a loop in a thread of its own, while this one waits: what it prints and raises
+    is the same, and an interrupt (Ctrl-C, a notebook's stop) cancels it.
+    """
+    if not has_running_loop():
+        return asyncio.run(make())
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = Future()
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        started.set_result((asyncio.get_running_loop(), task))
+        return await make()
+
+    result = _begun(lambda: asyncio.run(main()))
+    try:
+        return result.result()
+    except BaseException:
+        if not result.done():  # it is this thread that was interrupted
+            loop, task = started.result()
+            loop.call_soon_threadsafe(task.cancel)
+            _wait(result)
+        raise
+
+
+def away_from_loop(work: Callable[[], T]) -> T:
+    """The result of a plain call that may start an event loop of its own, which cannot be done where
+    one runs."""
+    return _begun(work).result() if has_running_loop() else work()
+
+
+def has_running_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _begun(work: Callable[[], T]) -> "Future[T]":
+    """The work in a thread, with the caller's context. A daemon: an interrupt has to end the program
+    even where a user's code does not end."""
+    result: Future[T] = Future()
+    context = contextvars.copy_context()
+
+    def settle() -> None:
+        try:
+            result.set_result(context.run(work))
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=settle, name="mint-rl-core", daemon=True).start()
+    return result
+
+
+def _wait(result: "Future[Any]") -> None:
+    try:
+        result.exception()
+    except BaseException:  # cancelled, or interrupted once more
+        return
