@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mint.recipe import model_info as model_info
     from mint.recipe import renderers as renderers
     from mint.recipe import rl as rl
+    from mint.recipe import sandbox as sandbox
     from mint.recipe import supervised as supervised
     from mint.recipe import sweep as sweep
     from mint.recipe import tokenizer_utils as tokenizer_utils
@@ -42,7 +43,7 @@ _NAMES = {
 
 _MODULES = (
     "checkpoint_utils", "cli_utils", "completers", "eval", "exceptions", "hyperparam_utils",
-    "model_info", "renderers", "rl", "supervised", "sweep", "tokenizer_utils", "utils",
+    "model_info", "renderers", "rl", "sandbox", "supervised", "sweep", "tokenizer_utils", "utils",
 )  # fmt: skip
 
 _LATER = ("preference", "distillation")

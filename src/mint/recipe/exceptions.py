@@ -9,6 +9,7 @@ RecipeError
 ├── TrainingError                a run cannot go on (RuntimeError)
 │   ├── CheckpointError          nothing to resume from, or it does not load
 │   └── AllTrajectoriesFailedError   too few rollouts of a group are left
+├── SandboxError                 a program could not be started; nothing it did (RuntimeError)
 └── EvalError                    an evaluator cannot answer (RuntimeError)
 
 SamplingTurnTimeoutError stands outside: to a rollout strategy it is one failed rollout.
@@ -46,6 +47,9 @@ class CheckpointError(TrainingError): ...
 
 
 class AllTrajectoriesFailedError(TrainingError): ...
+
+
+class SandboxError(RecipeError, RuntimeError): ...
 
 
 class EvalError(RecipeError, RuntimeError): ...

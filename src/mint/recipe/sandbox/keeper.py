@@ -1,0 +1,68 @@
+"""The process that guards are forked from, as seen by us."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+SCRIPT = Path(__file__).with_name("guard.py")
+
+
+class Keeper:
+    """Starts guards; begun with the first of them, and again should somebody kill it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+        self._owner = 0
+
+    def start_guard(self, fds: Sequence[int]) -> None:
+        """Have a guard started with these descriptors, which may be closed afterwards."""
+        with self._lock:
+            if self._owner != os.getpid():  # first use, or we are a fork: its keeper is not ours
+                self._begin()
+            try:
+                self._send(fds)
+            except OSError:
+                self._end()
+                self._begin()
+                self._send(fds)
+
+    def close(self) -> None:
+        """End the keeper; guards see their programs to the end."""
+        with self._lock:
+            if self._owner == os.getpid():
+                self._end()
+
+    def _send(self, fds: Sequence[int]) -> None:
+        assert self._requests is not None
+        socket.send_fds(self._requests, [b"x"], fds)
+
+    def _begin(self) -> None:
+        ours, keepers = socket.socketpair()
+        with keepers:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-B", str(SCRIPT)],
+                stdin=keepers.fileno(),
+                stdout=subprocess.DEVNULL,
+                env={"LANG": "C.UTF-8"},
+                cwd="/",
+                start_new_session=True,  # a Ctrl-C is ours to pass on
+            )
+        self._requests = ours
+        self._owner = os.getpid()
+
+    def _end(self) -> None:
+        assert self._requests is not None
+        assert self._process is not None
+        self._requests.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:  # somebody has stopped it
+            self._process.kill()
+            self._process.wait()
+        self._owner = 0
