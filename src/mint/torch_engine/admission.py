@@ -5,17 +5,19 @@ Holds every list of requests, prompts and sequences; computes nothing.
 
 import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Row
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from mint.core.model_input import Tokens
 from mint.core.operations import Sample
-from mint.torch_engine.kv_cache import KvCache, place_length
+from mint.torch_engine.kv_store import KvStore, KvText
 from mint.torch_engine.lora import AdapterWeights
-from mint.torch_engine.prefix_cache import BLOCK, PrefixCache
 from mint.torch_engine.prompt_scores import PromptScores
 from mint.torch_engine.sequences import Prompt, Request, Sequence
+
+T = TypeVar("T")
 
 FIRST_ROOM = 64
 """Tokens a sequence finds room for when it joins; beyond them it asks again, for half as many more
@@ -49,11 +51,8 @@ class Admission:
     ran. The oldest is never set back, so something always ends.
     """
 
-    def __init__(
-        self, kv: KvCache, cache: PrefixCache, max_sequences: int, figures: SamplingFigures
-    ) -> None:
+    def __init__(self, kv: KvStore[Any], max_sequences: int, figures: SamplingFigures) -> None:
         self._kv = kv
-        self._cache = cache
         self._max_sequences = max_sequences
         self._figures = figures
         self._arrivals = itertools.count()
@@ -65,7 +64,7 @@ class Admission:
         """Oldest first; all of them older than those who were never admitted, and younger than
         those who are."""
         self.prefilling: list[Prompt] = []
-        """Prompts that have a place, but not all of their keys and values."""
+        """Prompts that have room, but not all of their keys and values."""
         self.fresh: dict[Sequence, None] = {}
         """Admitted sequences without a token, in order."""
         self.resuming: dict[Sequence, None] = {}
@@ -89,7 +88,7 @@ class Admission:
         return self._set_back[0].request if self._set_back else self._waiting[0]
 
     def placed(self) -> Iterator[Prompt]:
-        """Prompts that have a place."""
+        """Prompts that have room."""
         return iter(self._placed)
 
     # ---------------------------------------------------------------- requests
@@ -99,7 +98,7 @@ class Admission:
     ) -> Prompt:
         """The prompt of a new request: one that is here already where that will do."""
         scores = PromptScores(sample, tokens, seed) if PromptScores.wanted(sample) else None
-        new = Prompt(tokens, weights, self._cache.keys(weights, tokens), scores)
+        new = Prompt(tokens, weights, self._kv.keys(weights, tokens), scores)
         found = self._shared.setdefault(new.key, new)
         prompt = new if scores else found
         if prompt is not new:
@@ -138,19 +137,19 @@ class Admission:
         """
         while self._set_back:
             sequence = self._set_back[0]
-            room = self._first_room(sequence)
-            self._cache.refresh(sequence.keys or sequence.prompt.keys)
-            if not self._enters(sequence.prompt, room):
+            sequence.kv = self._room_again(sequence)
+            if not sequence.kv:
                 return
-            self._resume(sequence, room)
+            self._set_back.popleft()
+            sequence.prompt.active += 1
+            group = self.resuming if sequence.tokens else self.fresh
+            group[sequence] = None
         while self._waiting:
             request = self._waiting[0]
             room = min(FIRST_ROOM, request.suffix_tokens)
-            self._cache.refresh(request.prompt.keys)
-            while request.unadmitted and self._enters(request.prompt, room):
-                sequence = request.next_sequence()
-                self._join(sequence, room)
-                self.fresh[sequence] = None
+            while request.unadmitted and (kv := self._room(request.prompt, room)):
+                request.prompt.active += 1
+                self.fresh[request.next_sequence(kv)] = None
             if request.unadmitted:
                 return
             self._waiting.popleft()
@@ -174,20 +173,17 @@ class Admission:
 
     def go_on(self, sequence: Sequence) -> None:
         """It runs again."""
-        if sequence.place:
-            sequence.place = self._kv.as_suffix(sequence.place)
+        self._kv.go_on(sequence.kv)
         del self.resuming[sequence]
         self.running[sequence] = None
 
     def grow(self) -> None:
         """Make room for one more token of every running sequence, the oldest first; the youngest
         of all are set back where it lacks."""
-        full = [s for s in self.running if s.used == s.room]
+        full = [s for s in self.running if s.kv and s.used == s.kv.room]
         for sequence in sorted(full, key=lambda s: s.age):
-            longer = min(place_length(sequence.room + 1), sequence.request.suffix_tokens)
             while sequence in self.running:
-                if self._reserve(longer - sequence.room, sequence.prompt):
-                    sequence.room = longer
+                if self._taken(lambda s=sequence: self._grown(s), sequence.prompt):
                     break
                 self._set_back_youngest()
 
@@ -201,14 +197,10 @@ class Admission:
             return
         del group[sequence]
         sequence.prompt.active -= 1
-        self._kv.release(sequence.room)
-        sequence.room = 0
-        if sequence.place:
-            if sequence.used:
-                sequence.keys = self._keys(sequence)
-                self._cache.put(sequence.keys, sequence.parts)
-            self._kv.give_back(sequence.place)
-            sequence.place = None
+        if sequence.used:
+            sequence.keys = self._keys(sequence)
+        self._kv.close(sequence.kv, sequence.keys)
+        sequence.kv = None
 
     def _groups(self) -> tuple[dict[Sequence, None], ...]:
         return self.fresh, self.resuming, self.running
@@ -219,72 +211,63 @@ class Admission:
         self._set_back.appendleft(youngest)
         self._figures.set_back += 1
 
-    def _first_room(self, sequence: Sequence) -> int:
-        """Of a sequence that was set back: its tokens, and some more."""
-        tokens = max(0, len(sequence.tokens) - 1)
-        return min(tokens + FIRST_ROOM, sequence.request.suffix_tokens)
-
-    def _enters(self, prompt: Prompt, room: int) -> bool:
-        """Set room aside for one more sequence of a prompt, if there is some."""
-        if self.admitted >= self._max_sequences:
-            return False
-        need = room + (0 if prompt.place else len(prompt.tokens))
-        spare = self._kv.tokens // _SPARE if self.admitted else 0
-        if not self._reserve(need + spare, prompt):
-            return False
-        self._kv.release(spare)
-        if not prompt.place:
-            try:
-                prompt.place = self._kv.new_prompt(len(prompt.tokens))
-            except Exception:
-                self._kv.release(need)
-                raise
-            self._figures.prompt_tokens += len(prompt.tokens)
-            self._placed[prompt] = None
-            self.prefilling.append(prompt)
-        return True
-
-    def _resume(self, sequence: Sequence, room: int) -> None:
-        tokens = len(sequence.tokens) - 1
-        if tokens > 0:
-            try:
-                sequence.place = self._kv.new_prompt(tokens)
-            except Exception:
-                self._kv.release(room)
-                raise
-        self._set_back.popleft()
-        self._join(sequence, room)
-        group = self.resuming if sequence.tokens else self.fresh
-        group[sequence] = None
-
-    def _join(self, sequence: Sequence, room: int) -> None:
-        sequence.prompt.active += 1
-        sequence.room = room
-
     # --------------------------------------------------------------------- room
 
-    def _reserve(self, tokens: int, keep: Prompt) -> bool:
-        if self._cache.reserve(tokens):
-            return True
-        # Prompts kept only for requests further back would otherwise block those in front.
-        for prompt in list(self._placed):
-            if not prompt.active and prompt is not keep:
-                self._put_back(prompt)
-        return self._cache.reserve(tokens)
+    def _room(
+        self, prompt: Prompt, room: int, again: int = 0, keys: Row[bytes] = ()
+    ) -> KvText | None:
+        """Room for one more sequence of a prompt, and for the prompt if it has none, if there is
+        some. `again`, `keys`: as of KvStore.new_continuation."""
+        if self.admitted >= self._max_sequences:
+            return None
+        kv, spare = self._kv, self._kv.tokens // _SPARE if self.admitted else 0
+        if not prompt.kv:
+            tokens = len(prompt.tokens)
+            prompt.kv = self._taken(
+                lambda: kv.new_prompt(tokens, prompt.keys, then=room, spare=spare), prompt
+            )
+            if not prompt.kv:
+                return None
+            self._figures.prompt_tokens += tokens
+            self._placed[prompt] = None
+            self.prefilling.append(prompt)
+        return self._taken(
+            lambda: kv.new_continuation(prompt.kv, room, again=again, keys=keys, spare=spare),
+            prompt,
+        )
+
+    def _room_again(self, sequence: Sequence) -> KvText | None:
+        """For one that was set back: its tokens, and some more."""
+        tokens = max(0, len(sequence.tokens) - 1)
+        room = min(tokens + FIRST_ROOM, sequence.request.suffix_tokens)
+        return self._room(sequence.prompt, room, again=tokens, keys=sequence.keys)
+
+    def _grown(self, sequence: Sequence) -> bool:
+        return self._kv.grow(sequence.kv, sequence.request.suffix_tokens)
+
+    def _taken(self, take: Callable[[], T], keep: Prompt) -> T:
+        """What `take` gives; if that is nothing, once more when prompts have left that are only
+        kept for requests further back, which would otherwise block those in front."""
+        taken = take()
+        if not taken:
+            for prompt in list(self._placed):
+                if not prompt.active and prompt is not keep:
+                    self._put_back(prompt)
+            taken = take()
+        return taken
 
     def _put_back(self, prompt: Prompt) -> None:
-        """Give up a prompt's place; admitting it again computes what is not cached again."""
-        if not prompt.place:
+        """Give up a prompt's room; admitting it again computes what is not cached again."""
+        if not prompt.kv:
             return
         if prompt in self.prefilling:
             self.prefilling.remove(prompt)
         del self._placed[prompt]
-        self._kv.release(len(prompt.tokens))
-        self._cache.put(prompt.keys[: prompt.place.used // BLOCK], [(prompt.place, 0)])
-        self._kv.give_back(prompt.place)
-        prompt.place = prompt.last_hidden_E = None
+        self._kv.close(prompt.kv, prompt.keys)
+        prompt.kv = prompt.last_hidden_E = None
 
     def _keys(self, sequence: Sequence) -> list[bytes]:
-        """The blocks of a prompt and of what follows it in the sequence's place."""
-        prompt = sequence.prompt
-        return self._cache.keys(prompt.weights, sequence.after_blocks(BLOCK), prompt.keys)
+        """The blocks of a prompt and of what follows it that has keys and values."""
+        prompt, kv = sequence.prompt, self._kv
+        after = kv.after_blocks(prompt.tokens, sequence.tokens[: sequence.used])
+        return kv.keys(prompt.weights, after, prompt.keys)

@@ -6,6 +6,7 @@ Shapes: T packed tokens, B sequences, E model width.
 import logging
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Row
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +19,12 @@ from mint.core.operations import Failure, Sample, SampleResult
 from mint.engine.protocol import Outcome
 from mint.engine.turns import round_cost
 from mint.torch_engine.admission import Admission, SamplingFigures
+from mint.torch_engine.contiguous_store import ContiguousStore
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.drawing import draw_first, draw_next
-from mint.torch_engine.kv_attention import DecodePlan
-from mint.torch_engine.kv_cache import KvCache, KvShape, Place
+from mint.torch_engine.kv_store import KvShape, KvStore
 from mint.torch_engine.lora import AdapterWeights
 from mint.torch_engine.prefilling import Stretch, next_stretches, prefill
-from mint.torch_engine.prefix_cache import PrefixCache
 from mint.torch_engine.sample_limits import checked_prompt, room_after
 from mint.torch_engine.sampler import Drawn
 from mint.torch_engine.sequences import Request, Sequence, seed_of, side_by_side
@@ -74,11 +74,8 @@ class Decoding:
             dtype=decoder.dtype,
             device=decoder.device,
         )
-        self._kv = KvCache(shape, kv_tokens)
-        self._cache = PrefixCache(self._kv)
-        self._admission = Admission(
-            self._kv, self._cache, max_sequences, figures or SamplingFigures()
-        )
+        self._kv: KvStore[Any] = ContiguousStore(shape, kv_tokens)
+        self._admission = Admission(self._kv, max_sequences, figures or SamplingFigures())
         self._requests: dict[OperationId, Request] = {}
         self._withdrawn: set[OperationId] = set()
         self._ended: list[Outcome] = []
@@ -106,20 +103,20 @@ class Decoding:
     @property
     def kv_bytes(self) -> int:
         """Keys and values, live and cached."""
-        return self._kv.nbytes + self._cache.nbytes
+        return self._kv.nbytes
 
     @property
     def cached_tokens(self) -> int:
         """Keys and values kept of what has ended."""
-        return self._cache.tokens
+        return self._kv.cached_tokens
 
     def give_up_cached(self, size_bytes: int) -> None:
         """Forget so much of what is kept for later, or all of it: others need the memory."""
-        self._cache.give_up(size_bytes)
+        self._kv.give_up(size_bytes)
 
     def forget_cached(self) -> None:
         """Forget all that is kept for later."""
-        self._cache.clear()
+        self._kv.clear()
 
     def add(
         self, operation_id: OperationId, sample: Sample, weights: AdapterWeights | None
@@ -151,10 +148,7 @@ class Decoding:
             if fill:
                 self._fill()
             else:
-                admission.grow()
-                users = [sequence.request for sequence in admission.running]
-                if users:
-                    self._guarded(self._decode, lambda: users)
+                self._guarded(self._decode, lambda: [s.request for s in admission.running])
             ready = [s for s in admission.fresh if s.prompt.last_hidden_E is not None]
             if ready:
                 self._guarded(lambda: self._begin(ready), lambda: [s.request for s in ready])
@@ -178,7 +172,7 @@ class Decoding:
                 len(tokens),
                 sample.params.max_tokens,
                 context=self._decoder.max_context,
-                held=self._kv.tokens,
+                held=self._kv.longest,
             ),
             tokenizer=self._tokenizer,
         )
@@ -221,7 +215,7 @@ class Decoding:
 
     def _fill(self) -> None:
         """Some tokens of prompts, and of sequences that were set back."""
-        stretches = next_stretches(self._admission, self._cache, self._prefill_tokens)
+        stretches = next_stretches(self._admission, self._kv, self._prefill_tokens)
         if stretches:
             texts = {stretch.of for stretch in stretches}
             users = [
@@ -237,7 +231,7 @@ class Decoding:
 
     def _prefill(self, stretches: list[Stretch]) -> None:
         self.round_tokens = round_cost(0, prefilled=sum(len(s.tokens) for s in stretches))
-        for prompt in prefill(self._decoder, stretches):
+        for prompt in prefill(self._decoder, self._kv, stretches):
             self._admission.filled(prompt)
 
     def _begin(self, ready: list[Sequence]) -> None:
@@ -250,36 +244,23 @@ class Decoding:
 
     def _decode(self) -> None:
         """One more token of every running sequence."""
+        self._admission.grow()
         rows = side_by_side(self._admission.running)
+        if not rows:
+            return
         self.round_tokens = round_cost(len(rows))
-        places = self._make_room(rows)
-        prompts = [s.prompt.place for s in rows if s.prompt.place]
+        texts = [s.kv for s in rows if s.kv]
+        prompts = [s.prompt.kv for s in rows if s.prompt.kv]
         hidden_BE = self._decoder.hidden(
             self._on_device(np.array([s.tokens[-1] for s in rows])),
             self._on_device(np.array([s.position for s in rows])),
-            DecodePlan(prompts, places, self._decoder.device),
+            self._kv.decode_plan(prompts, texts),
             [(s.prompt.weights, 1) for s in rows],
         )
-        for place in places:
-            place.used += 1
+        for text in texts:
+            text.used += 1
         for some, drawn in draw_next(self._decoder, hidden_BE, rows):
             self._take(drawn, some)
-
-    def _make_room(self, rows: list[Sequence]) -> list[Place]:
-        """A place with room for one more token for every row."""
-        new = [s for s in rows if s.place is None]
-        if new:
-            for sequence, place in zip(new, self._kv.new_suffixes(len(new)), strict=True):
-                sequence.place = place
-        full: dict[int, list[Sequence]] = {}
-        for s in rows:
-            if s.place and s.place.used == s.place.shelf.length:
-                full.setdefault(s.place.used, []).append(s)
-        for together in full.values():
-            longer = self._kv.lengthen([s.place for s in together if s.place])
-            for sequence, place in zip(together, longer, strict=True):
-                sequence.place = place
-        return [s.place for s in rows if s.place]
 
     def _take(self, drawn: Drawn, rows: Row[Sequence]) -> None:
         tokens, logprobs = drawn.tokens_N.tolist(), drawn.logprobs_N.tolist()

@@ -1,4 +1,4 @@
-"""Attention over the KV cache: the plans of a prefill slice and of a decode step.
+"""Attention over places: the plans of a prefill slice and of a decode step.
 
 Shapes: T packed tokens, B rows of a decode step (one token of one sequence each), H query heads,
 K key heads, J = H / K query heads per key head, S tokens of a place, D head width; in the batched
@@ -13,28 +13,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mint.torch_engine.kv_cache import Place, Shelf
+from mint.torch_engine.kv_store import Piece
 
 # ---------------------------------------------------------------- prefill
 
 
-@dataclass(frozen=True)
-class Piece:
-    """The next tokens of one prompt or continuation: those from `start` to `stop` of it."""
-
-    place: Place
-    start: int
-    stop: int
-    donor: Place | None = None
-    """A prompt that begins with the same `start` tokens. Those that `place` does not have yet are
-    copied from it layer by layer, so an earlier piece of the same slice may be computing them."""
-    prompt: Place | None = None
-    """What a continuation follows."""
-
-
 class PrefillPlan:
-    """Pieces of several texts, packed: each attends to the earlier keys of its own text."""
+    """Pieces of several texts, packed: each attends to the earlier keys of its own text.
 
-    def __init__(self, pieces: Sequence[Piece], device: torch.device) -> None:
+    What a piece has of a donor is copied layer by layer.
+    """
+
+    def __init__(self, pieces: Sequence[Piece[Place]], device: torch.device) -> None:
         self._pieces = pieces
         self._masks = [_lower_right(p, device) if p.start or p.prompt else None for p in pieces]
 
@@ -46,10 +36,10 @@ class PrefillPlan:
         for piece, mask in zip(self._pieces, self._masks, strict=True):
             rows = slice(at, at + piece.stop - piece.start)
             at = rows.stop
-            k_KSD = piece.place.shelf.k_LNKSD[layer, piece.place.slot]
-            v_KSD = piece.place.shelf.v_LNKSD[layer, piece.place.slot]
+            k_KSD = piece.text.shelf.k_LNKSD[layer, piece.text.slot]
+            v_KSD = piece.text.shelf.v_LNKSD[layer, piece.text.slot]
             if piece.donor:
-                _copy(layer, piece.donor, piece.place, piece.start)
+                _copy(layer, piece.donor, piece.text, piece.start)
             k_KSD[:, piece.start : piece.stop] = k_KTD[:, rows]
             v_KSD[:, piece.start : piece.stop] = v_KTD[:, rows]
             k_KSD, v_KSD = k_KSD[:, : piece.stop], v_KSD[:, : piece.stop]
@@ -68,7 +58,7 @@ class PrefillPlan:
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-def _lower_right(piece: Piece, device: torch.device) -> Tensor:
+def _lower_right(piece: Piece[Place], device: torch.device) -> Tensor:
     """Causal mask of a later piece: its last token sees all, each one before it one less."""
     before = piece.prompt.used if piece.prompt else 0
     queries = torch.arange(before + piece.start, before + piece.stop, device=device)

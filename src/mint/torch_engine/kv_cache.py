@@ -1,4 +1,4 @@
-"""Keys and values of prompts and continuations: where they lie, and how many may.
+"""Places for prompts and continuations, each in one piece, and how many there may be.
 
 Places of one length lie side by side on a shelf, so that attention over all of them is one batched
 product over whole places and a mask; slicing a cache along time is several times slower in bf16
@@ -13,16 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True, kw_only=True)
-class KvShape:
-    """What one token's keys and values look like in this model."""
-
-    layers: int
-    kv_heads: int
-    head_dim: int
-    dtype: torch.dtype
-    device: torch.device
+from mint.torch_engine.kv_store import KvShape
 
 
 def place_length(tokens: int) -> int:

@@ -8,6 +8,7 @@ Shapes: T packed tokens, E model width.
 
 from collections.abc import Sequence as Row
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 from mint.core.model_input import Tokens
 from mint.torch_engine.admission import Admission
 from mint.torch_engine.decoder import Decoder
-from mint.torch_engine.kv_attention import Piece, PrefillPlan
-from mint.torch_engine.prefix_cache import BLOCK, PrefixCache
+from mint.torch_engine.kv_store import KvStore, KvText, Piece
 from mint.torch_engine.sequences import Prompt, Sequence
 
 
@@ -26,7 +26,7 @@ class Stretch:
     """The next tokens of one prompt, or of what a sequence has sampled after it."""
 
     of: Prompt | Sequence
-    piece: Piece
+    piece: Piece[KvText]
     tokens: Tokens
     positions: NDArray[np.int64]
 
@@ -35,20 +35,20 @@ class Stretch:
         return self.of if isinstance(self.of, Prompt) else self.of.prompt
 
 
-def next_stretches(admission: Admission, cache: PrefixCache, tokens: int) -> list[Stretch]:
+def next_stretches(admission: Admission, kv: KvStore[Any], tokens: int) -> list[Stretch]:
     """At most `tokens` to compute: first for those who ran before, then prompts in order of
     arrival; put together by adapter."""
     found: list[Stretch] = []
     left = tokens
     for sequence in admission.resuming:
-        if left and sequence.prompt.is_filled and (stretch := _again(sequence, cache, left)):
+        if left and sequence.prompt.is_filled and (stretch := _again(sequence, kv, left)):
             found.append(stretch)
             left -= len(stretch.tokens)
     planned: dict[Prompt, int] = {}
     for prompt in admission.prefilling:
         if not left:
             break
-        stretch = _next(prompt, admission, cache, planned, left)
+        stretch = _next(prompt, admission, kv, planned, left)
         planned[prompt] = stretch.piece.stop
         found.append(stretch)
         left -= len(stretch.tokens)
@@ -56,20 +56,20 @@ def next_stretches(admission: Admission, cache: PrefixCache, tokens: int) -> lis
     return sorted(found, key=lambda s: order[id(s.prompt.weights)])
 
 
-def _again(sequence: Sequence, cache: PrefixCache, left: int) -> Stretch | None:
+def _again(sequence: Sequence, kv: KvStore[Any], left: int) -> Stretch | None:
     """The next tokens of a sequence that was set back; its last is for the decode step."""
-    place, before = sequence.place, len(sequence.prompt.tokens)
-    if place is None:
-        return None
+    text, before = sequence.kv, len(sequence.prompt.tokens)
     last = len(sequence.tokens) - 1
-    if not place.used:
-        cache.fill(place, before, sequence.keys, before + last)
-    start, stop = place.used, min(last, place.used + left)
+    if text is None or text.used == last:
+        return None
+    if not text.used:
+        kv.fill(text, sequence.keys, last)
+    start, stop = text.used, min(last, text.used + left)
     if start == stop:
         return None
     return Stretch(
         sequence,
-        Piece(place, start, stop, prompt=sequence.prompt.place),
+        Piece(text, start, stop, prompt=sequence.prompt.kv),
         np.array(sequence.tokens[start:stop], dtype=np.int32),
         np.arange(before + start, before + stop),
     )
@@ -78,39 +78,41 @@ def _again(sequence: Sequence, cache: PrefixCache, left: int) -> Stretch | None:
 def _next(
     prompt: Prompt,
     admission: Admission,
-    cache: PrefixCache,
+    kv: KvStore[Any],
     planned: dict[Prompt, int],
     left: int,
 ) -> Stretch:
     """The next tokens of a prompt. `planned`: how far others will be with this slice."""
-    place = prompt.place
-    assert place is not None
-    start, donor = place.used, None
+    text = prompt.kv
+    assert text is not None
+    start, donor = text.used, None
     if not start:
-        cache.fill(place, 0, prompt.keys, prompt.reusable)
-        start, donor = _longest_shared(prompt, admission, planned)
+        kv.fill(text, prompt.keys, prompt.reusable)
+        start, other = _longest_shared(prompt, admission, kv, planned)
+        if other:
+            donor = kv.share(text, other, start)
         admission.note_reused(start)
     stop = min(len(prompt.tokens), start + left)
     return Stretch(
         prompt,
-        Piece(place, start, stop, donor=donor.place if donor else None),
+        Piece(text, start, stop, donor),
         prompt.tokens[start:stop],
         np.arange(start, stop),
     )
 
 
 def _longest_shared(
-    prompt: Prompt, admission: Admission, planned: dict[Prompt, int]
-) -> tuple[int, Prompt | None]:
-    """How many first tokens `prompt` need not compute, and whose place has those that its own
+    prompt: Prompt, admission: Admission, kv: KvStore[Any], planned: dict[Prompt, int]
+) -> tuple[int, KvText | None]:
+    """How many first tokens `prompt` need not compute, and who has those that its own text
     lacks."""
-    assert prompt.place is not None
-    most, donor = prompt.place.used, None
+    assert prompt.kv is not None
+    most, donor = prompt.kv.used, None
     for other in admission.placed():
-        there = planned.get(other) or (other.place.used if other.place else 0)
-        shared = min(BLOCK * _common(prompt.keys, other.keys), there, prompt.reusable)
+        there = planned.get(other) or (other.kv.used if other.kv else 0)
+        shared = min(kv.shareable(_common(prompt.keys, other.keys), there), prompt.reusable)
         if shared > most:
-            most, donor = shared, other
+            most, donor = shared, other.kv
     return most, donor
 
 
@@ -121,7 +123,7 @@ def _common(a: Row[bytes], b: Row[bytes]) -> int:
     )
 
 
-def prefill(decoder: Decoder, stretches: Row[Stretch]) -> list[Prompt]:
+def prefill(decoder: Decoder, kv: KvStore[Any], stretches: Row[Stretch]) -> list[Prompt]:
     """Compute a slice. Returns the prompts that are complete with it, whose sequences may draw
     their first tokens."""
     tokens = np.concatenate([s.tokens for s in stretches]).astype(np.int64)
@@ -129,7 +131,7 @@ def prefill(decoder: Decoder, stretches: Row[Stretch]) -> list[Prompt]:
     hidden_TE = decoder.hidden(
         torch.from_numpy(tokens).to(decoder.device),
         torch.from_numpy(positions).to(decoder.device),
-        PrefillPlan([s.piece for s in stretches], decoder.device),
+        kv.prefill_plan([s.piece for s in stretches]),
         [(s.prompt.weights, len(s.tokens)) for s in stretches],
     )
     complete: list[Prompt] = []
@@ -137,7 +139,7 @@ def prefill(decoder: Decoder, stretches: Row[Stretch]) -> list[Prompt]:
     for stretch in stretches:
         mine_TE = hidden_TE[at : at + len(stretch.tokens)]
         at += len(mine_TE)
-        stretch.piece.place.used = stretch.piece.stop
+        stretch.piece.text.used = stretch.piece.stop
         prompt = stretch.of
         if not isinstance(prompt, Prompt):
             continue

@@ -1,8 +1,4 @@
-"""Keys and values of prompts and continuations that have ended, for prompts that begin as they did.
-
-Tokens are kept in blocks. A block's name is a hash of everything up to its end: the weights, the
-name of the block before it, its tokens. So whoever begins alike finds the same blocks, and a block
-is found only where all that its keys and values depend on is the same.
+"""Copies of keys and values of texts that have ended, for prompts that begin as they did.
 
 A cached block is never in the way: it counts against the same budget as live keys and values, and
 leaves as soon as those need its room. What matches is copied to the new prompt's own place, since
@@ -12,20 +8,14 @@ some hundredths of what computing them takes.
 Shapes: L layers, K key heads, S tokens of a place or block, D head width.
 """
 
-import hashlib
-import itertools
 import logging
 import math
-import weakref
-from collections import OrderedDict
 from collections.abc import Sequence
 
-import numpy as np
 from torch import Tensor
 
-from mint.core.model_input import Tokens
 from mint.torch_engine.kv_cache import KvCache, Place
-from mint.torch_engine.lora import AdapterWeights
+from mint.torch_engine.prefix_blocks import Key, PrefixBlocks
 
 log = logging.getLogger(__name__)
 
@@ -33,24 +23,13 @@ BLOCK = 16
 """Tokens of a block. A shorter one finds a few more tokens of a prefix and costs a copy of its own;
 8 tokens are a few milliseconds of compute."""
 
-_BASE_MODEL = bytes(8)
 
-Key = bytes
-"""Name of a block; it begins with the 8 bytes that stand for its weights."""
-
-
-class PrefixCache:
-    """Blocks by name. Those used least recently leave first, the end of a text before its
-    beginning; those of weights that nobody holds any more leave at once."""
+class PrefixCache(PrefixBlocks[Tensor]):
+    """Copied blocks, `[2, L, K, BLOCK, D]` each."""
 
     def __init__(self, kv: KvCache) -> None:
+        super().__init__(BLOCK)
         self._kv = kv
-        self._blocks: OrderedDict[Key, Tensor] = OrderedDict()
-        """`[2, L, K, BLOCK, D]`, least recently used first. A block comes after all that follow it
-        in a text, so the first of all is never one that another needs."""
-        self._roots: weakref.WeakKeyDictionary[AdapterWeights, bytes] = weakref.WeakKeyDictionary()
-        self._numbers = itertools.count(1)
-        self._dead: list[bytes] = []
 
     @property
     def tokens(self) -> int:
@@ -62,40 +41,6 @@ class PrefixCache:
     def nbytes(self) -> int:
         self._drop_dead()
         return len(self._blocks) * self._kv.block_bytes(BLOCK)
-
-    # ------------------------------------------------------------------- names
-
-    def keys(
-        self, weights: AdapterWeights | None, tokens: Tokens, before: Sequence[Key] = ()
-    ) -> list[Key]:
-        """The names of the whole blocks of a text: `before`, which are known, and those that
-        `tokens` add to them."""
-        root = self._root(weights)
-        name = before[-1] if before else root
-        data = np.ascontiguousarray(tokens, dtype=np.int32).tobytes()
-        size = 4 * BLOCK
-        found = list(before)
-        for at in range(0, len(data) - size + 1, size):
-            name = root + hashlib.blake2b(name + data[at : at + size], digest_size=16).digest()
-            found.append(name)
-        return found
-
-    def _root(self, weights: AdapterWeights | None) -> bytes:
-        """8 bytes that stand for these weights and for no others, ever; object ids come again."""
-        if weights is None:
-            return _BASE_MODEL
-        if weights not in self._roots:
-            root = next(self._numbers).to_bytes(8, "little")
-            self._roots[weights] = root
-            weakref.finalize(weights, self._dead.append, root).atexit = False
-        return self._roots[weights]
-
-    def _drop_dead(self) -> None:
-        """Not in the finalizer itself, which may run in the middle of anything here."""
-        while self._dead:
-            root = self._dead.pop()
-            for key in [key for key in self._blocks if key.startswith(root)]:
-                self._drop(key)
 
     # ------------------------------------------------------------------- room
 
@@ -116,18 +61,8 @@ class PrefixCache:
         for _ in range(min(blocks, len(self._blocks))):
             self._drop(next(iter(self._blocks)))
 
-    def clear(self) -> None:
-        """Forget everything."""
-        while self._blocks:
-            self._drop(next(iter(self._blocks)))
-
-    def _drop(self, key: Key) -> None:
-        del self._blocks[key]
+    def _let_go(self, block: Tensor) -> None:
         self._kv.release(BLOCK)
-
-    def _touch(self, keys: Sequence[Key]) -> None:
-        for key in reversed(keys):
-            self._blocks.move_to_end(key)
 
     # ------------------------------------------------------------------- content
 
@@ -140,8 +75,7 @@ class PrefixCache:
             parts: places that hold the text, each with the position of its first token there.
         """
         self._drop_dead()
-        held = self._held(keys)
-        self._touch(keys[:held])
+        held = self.refresh(keys)
         kept = {*keys[:held]}
         try:
             for key in keys[held:]:
@@ -155,10 +89,6 @@ class PrefixCache:
             self.clear()
             return
         self._touch(keys[: len(kept)])
-
-    def refresh(self, keys: Sequence[Key]) -> None:
-        """A text is about to need what is cached of it: others leave before that."""
-        self._touch(keys[: self._held(keys)])
 
     def fill(self, place: Place, first: int, keys: Sequence[Key], stop: int) -> None:
         """Copy what is cached of a text into a place, after the tokens that it has already.
@@ -176,9 +106,6 @@ class PrefixCache:
             for own_LKSD, cached_LKSD in zip(place.content, block_2LKSD, strict=True):
                 own_LKSD[:, :, start - first : end - first] = cached_LKSD
             place.used += end - start
-
-    def _held(self, keys: Sequence[Key]) -> int:
-        return next((n for n, key in enumerate(keys) if key not in self._blocks), len(keys))
 
     def _room_for_one(self, kept: set[Key]) -> bool:
         """Room for one more block, if need be in place of another, but not of one of `kept`."""

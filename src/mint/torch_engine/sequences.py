@@ -15,7 +15,7 @@ from mint.core.ids import OperationId
 from mint.core.model_input import Tokens
 from mint.core.operations import Sample, SampleResult
 from mint.core.sampling import SampledSequence, StopReason, TopK
-from mint.torch_engine.kv_cache import Place
+from mint.torch_engine.kv_store import KvText
 from mint.torch_engine.lora import AdapterWeights
 from mint.torch_engine.prompt_scores import PromptScores
 from mint.torch_engine.stopping import StopRule
@@ -36,7 +36,8 @@ class Prompt:
     """How many still need it."""
     active: int = 0
     """Admitted sequences that have not ended."""
-    place: Place | None = None
+    kv: KvText | None = None
+    """Its keys and values, while it is admitted."""
     last_hidden_E: Tensor | None = None
     """Of its last token: what first tokens are drawn from. None until the prefill is done."""
 
@@ -47,7 +48,7 @@ class Prompt:
     @property
     def is_filled(self) -> bool:
         """Whether all its keys and values are there."""
-        return self.place is not None and self.place.used == len(self.tokens)
+        return self.kv is not None and self.kv.used == len(self.tokens)
 
     @property
     def reusable(self) -> int:
@@ -80,8 +81,9 @@ class Request:
         """KV that one sequence may need: its last token is never fed back."""
         return self.stop_rule.max_tokens - 1
 
-    def next_sequence(self) -> "Sequence":
-        sequence = Sequence(self, len(self.sequences), stream(self.seed, len(self.sequences)))
+    def next_sequence(self, kv: KvText) -> "Sequence":
+        number = len(self.sequences)
+        sequence = Sequence(self, number, stream(self.seed, number), kv=kv)
         self.sequences.append(sequence)
         return sequence
 
@@ -118,10 +120,8 @@ class Sequence:
     logprobs: list[float] = field(default_factory=list)
     topk_ids: list[list[int]] = field(default_factory=list)
     topk_logprobs: list[list[float]] = field(default_factory=list)
-    place: Place | None = None
-    """Its own keys and values: those of all its tokens but the last."""
-    room: int = 0
-    """Tokens of keys and values set aside for it."""
+    kv: KvText | None = None
+    """Its own keys and values, while it is admitted: those of all its tokens but the last."""
     keys: list[bytes] = field(default_factory=list)
     """If it was set back: names of the whole blocks of prompt and continuation up to there."""
     stop_reason: StopReason | None = None
@@ -138,18 +138,7 @@ class Sequence:
     @property
     def used(self) -> int:
         """Of its own tokens, those whose keys and values are there."""
-        return self.place.used if self.place else 0
-
-    @property
-    def parts(self) -> list[tuple[Place, int]]:
-        """Where prompt and continuation lie, each with the position of its first token."""
-        places = (self.prompt.place, 0), (self.place, len(self.prompt.tokens))
-        return [(place, first) for place, first in places if place]
-
-    def after_blocks(self, size: int) -> Tokens:
-        """The tokens whose keys and values are there, from the last whole block of the prompt on."""
-        rest = self.prompt.tokens[len(self.prompt.tokens) // size * size :]
-        return np.concatenate([rest, np.array(self.tokens[: self.used], dtype=np.int32)])
+        return self.kv.used if self.kv else 0
 
     @property
     def position(self) -> int:

@@ -14,6 +14,7 @@ from mint.core.ids import OperationId, SamplerId
 from mint.core.model_input import ModelInput
 from mint.core.operations import Failure, Sample, SampleResult
 from mint.core.sampling import SamplingParams, Stop
+from mint.torch_engine.contiguous_store import ContiguousStore
 from mint.torch_engine.decoding import Decoding
 from mint.torch_engine.lora import TrainedAdapter
 
@@ -65,8 +66,9 @@ def finish(decoding: Decoding) -> dict[str, SampleResult | Failure]:
             assert isinstance(outcome.result, SampleResult | Failure)
             ended[outcome.operation_id] = outcome.result
     assert (decoding.running, decoding.waiting) == (0, 0)
-    assert decoding._kv.nbytes == 0
     assert decoding.cached_tokens == decoding._kv.reserved
+    if isinstance(decoding._kv, ContiguousStore):
+        assert decoding._kv._kv.nbytes == 0
     return ended
 
 

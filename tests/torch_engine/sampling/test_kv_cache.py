@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from mint.torch_engine.kv_cache import KvCache, KvShape, Place, place_length
+from mint.torch_engine.kv_cache import KvCache, Place, place_length
+from mint.torch_engine.kv_store import KvShape
 
 
 @pytest.fixture
