@@ -8,7 +8,11 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-SCRIPT = Path(__file__).with_name("guard.py")
+import mint
+
+START = "import sys; sys.path.insert(0, sys.argv[1]); from mint.recipe.sandbox.guard.main import main; main()"
+"""Run with nothing on the path but the standard library and the folder that `mint` lies in."""
+PACKAGES = Path(mint.__file__).parents[1]
 
 
 class Keeper:
@@ -46,7 +50,7 @@ class Keeper:
         ours, keepers = socket.socketpair()
         with keepers:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", str(SCRIPT)],
+                [sys.executable, "-I", "-S", "-c", START, str(PACKAGES)],
                 stdin=keepers.fileno(),
                 stdout=subprocess.DEVNULL,
                 env={"LANG": "C.UTF-8"},

@@ -27,7 +27,7 @@ class Order:
 
     argv: Sequence[str]
     env: Mapping[str, str]
-    chdir: str | None
+    chdir: str
     user: int | None
     """The user to become, with a group of the same number; None: stay."""
     first_inherited: int
