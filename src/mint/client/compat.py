@@ -106,13 +106,29 @@ class _SampleRequest(upstream_types.SampleRequest):
 
 
 class SamplingClient(tinker.SamplingClient):
-    """Upstream's SamplingClient: `stop_token_ids` work, and the tokenizer is the server's."""
+    """Upstream's SamplingClient: `stop_token_ids` work, the tokenizer is the server's, and a sample is
+    one unless more are asked for."""
 
     def get_tokenizer(self) -> "PreTrainedTokenizerBase":  # pyright: ignore[reportIncompatibleMethodOverride]
         """The served model's tokenizer: from the server, else upstream's own way (a hub)."""
         connection = _connection(self.holder)
         folder = tokenizer.folder_for(connection, self._base_model, settings.default_home())
         return super().get_tokenizer() if folder is None else tokenizer.load(folder)
+
+    def sample(
+        self,
+        prompt: upstream_types.ModelInput,
+        num_samples: int = 1,
+        sampling_params: upstream_types.SamplingParams | None = None,
+        *rest: Any,
+        **named: Any,
+    ) -> "tinker.APIFuture[upstream_types.SampleResponse]":
+        """Upstream's, of one sample where `num_samples` is left out: MinT's pages leave it out."""
+        if sampling_params is None:
+            raise TypeError(
+                "sample() needs sampling_params, such as mint.SamplingParams(max_tokens=64)."
+            )
+        return super().sample(prompt, num_samples, sampling_params, *rest, **named)
 
     async def _sample_async_impl(
         self,
