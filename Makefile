@@ -1,6 +1,6 @@
 # One verb each. Every verb does its own set-up: a fresh clone and a Python (3.11 or newer) are
-# enough, and nothing is installed outside this folder, except that `test-postgres` asks apt for
-# PostgreSQL where it is missing and the user is root. (The embedded model is converted once into
+# enough, and nothing is installed outside this folder, except that `test-postgres` and `test-sandbox`
+# ask apt for PostgreSQL and bubblewrap where they are missing and the user is root. (The embedded model is converted once into
 # the user's cache folder; servers keep their data below ~/.mint.)
 
 PYTHON ?= python3
@@ -24,7 +24,7 @@ TORCH := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-slow test-postgres test-sdks lint format types bench bench-long docs clean
+.PHONY: help setup quickstart test test-slow test-postgres test-sandbox test-sdks lint format types bench bench-long docs clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -58,10 +58,10 @@ quickstart: $(READY)  ## train a real model on this machine and watch its reward
 	 $(BIN)/python quickstart/custom_reward.py
 
 test: $(READY)  ## the default tests: no network, no GPU
-	@$(BIN)/python -m pytest -m "not slow and not gpu and not postgres" $(SPREAD) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "not slow and not gpu and not postgres and not bubblewrap" $(SPREAD) $(PYTEST_ARGS)
 
 test-slow: $(READY)  ## the tests that take minutes
-	@$(BIN)/python -m pytest -m "slow and not gpu and not postgres" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -m "slow and not gpu and not postgres and not bubblewrap" $(PYTEST_ARGS)
 
 test-postgres: $(READY)  ## the tests of everything that touches PostgreSQL, on a server of their own
 	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
@@ -69,6 +69,13 @@ test-postgres: $(READY)  ## the tests of everything that touches PostgreSQL, on 
 	    apt-get update -qq && apt-get install -y -qq postgresql >/dev/null; } || \
 	  { echo "PostgreSQL is not installed here. On Debian: apt-get install postgresql" >&2; exit 1; }
 	@$(BIN)/python -m pytest -m postgres $(SPREAD) $(PYTEST_ARGS)
+
+test-sandbox: $(READY)  ## the tests of the sandbox behind bubblewrap
+	@command -v bwrap >/dev/null || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing bubblewrap" && \
+	    apt-get update -qq && apt-get install -y -qq bubblewrap >/dev/null; } || \
+	  { echo "bubblewrap is not installed here. On Debian: apt-get install bubblewrap" >&2; exit 1; }
+	@$(BIN)/python -m pytest -m bubblewrap $(SPREAD) $(PYTEST_ARGS)
 
 # One environment a version, below build/sdks (a minute or two, once).
 test-sdks: $(READY)  ## scripts of five versions of the tinker SDK, all at once against one server
