@@ -16,7 +16,7 @@ MODULES = (
     "rl.interleaved", "completers", "eval.evaluators", "renderers", "renderers.base",
     "tokenizer_utils", "model_info", "hyperparam_utils", "cli_utils", "checkpoint_utils",
     "supervised.common", "supervised.data", "utils.ml_log", "utils.lr_scheduling",
-    "utils.misc_utils", "exceptions",
+    "utils.misc_utils", "exceptions", "grading",
 )  # fmt: skip
 """Module paths that code from elsewhere imports."""
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mint.recipe import completers as completers
     from mint.recipe import eval as eval
     from mint.recipe import exceptions as exceptions
+    from mint.recipe import grading as grading
     from mint.recipe import hyperparam_utils as hyperparam_utils
     from mint.recipe import model_info as model_info
     from mint.recipe import renderers as renderers
@@ -42,8 +43,9 @@ _NAMES = {
 """Name -> the module of this package that has it."""
 
 _MODULES = (
-    "checkpoint_utils", "cli_utils", "completers", "eval", "exceptions", "hyperparam_utils",
-    "model_info", "renderers", "rl", "sandbox", "supervised", "sweep", "tokenizer_utils", "utils",
+    "checkpoint_utils", "cli_utils", "completers", "eval", "exceptions", "grading",
+    "hyperparam_utils", "model_info", "renderers", "rl", "sandbox", "supervised", "sweep",
+    "tokenizer_utils", "utils",
 )  # fmt: skip
 
 _LATER = ("preference", "distillation")
