@@ -14,7 +14,7 @@ from mint.recipe.tasks import run_together
 from mint.recipe.text_encoder import Tokenizer
 from mint.rl_core import model_info as models
 from mint.rl_core.context import NO_CONTEXT, ScoringContext
-from mint.rl_core.limits import Limits
+from mint.rl_core.limits import Limits, warn_of_near_names
 from mint.rl_core.model_info import ModelInfo
 from mint.rl_core.reward import Reward
 from mint.rl_core.scoring import score_one
@@ -27,7 +27,7 @@ from mint.rl_core.shapes import (
     shape_of,
     with_model_inputs,
 )
-from mint.rl_core.tokens import as_model_input, identity, text_of
+from mint.rl_core.tokens import Tokens, as_model_input, identity, text_of
 
 
 class RLAdapter:
@@ -96,6 +96,7 @@ class RLAdapter:
         cls._mint_shape = read_shape(cls, RLAdapter, abstract)
         cls._mint_batch_shape = read_batch_shape(cls, RLAdapter)
         check_settings(cls._mint_shape, Limits.of(cls))
+        warn_of_near_names(cls, RLAdapter)
         for method in ("__call__", "acall"):
             if inspect.isfunction(own := vars(cls).get(method)):
                 setattr(cls, method, with_model_inputs(own))
@@ -164,7 +165,7 @@ class RLAdapter:
     # ------------------------------------------------------------ the library's way in
 
     async def score(
-        self, prompt: ModelInput, response: ModelInput, context: ScoringContext | None = None
+        self, prompt: Tokens, response: Tokens, context: ScoringContext | None = None
     ) -> Reward:
         """The Reward of one response, by whichever method the class has, with its time limit and its
         rule for errors.
@@ -183,7 +184,7 @@ class RLAdapter:
 
     async def score_batch(
         self,
-        pairs: Sequence[tuple[ModelInput, ModelInput]],
+        pairs: Sequence[tuple[Tokens, Tokens]],
         contexts: Sequence[ScoringContext] | None = None,
     ) -> list[Reward]:
         """The Rewards of several pairs of prompt and response, in their order.
@@ -266,7 +267,7 @@ class RLAdapter:
             return given
         return given.completed_by(models.by_tokenizer(self.tokenizer))
 
-    def rng(self, prompt: ModelInput, response: ModelInput) -> random.Random:
+    def rng(self, prompt: Tokens, response: Tokens) -> random.Random:
         """Random numbers for one scoring: with a seed, the same for the same seed and tokens, in any
         order, thread or process. Without, other ones each time."""
         if self.seed is None:
@@ -276,7 +277,7 @@ class RLAdapter:
         digest = hashlib.sha256(text.encode()).digest()
         return random.Random(int.from_bytes(digest, "big"))
 
-    def response_text(self, response: ModelInput) -> str:
+    def response_text(self, response: Tokens) -> str:
         """The response as text, without special tokens."""
         tokens = as_model_input(response, "response").to_ints()
         return text_of(self.get_tokenizer(), tokens)

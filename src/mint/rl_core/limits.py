@@ -1,11 +1,15 @@
 """The settings of an adapter, read and checked together."""
 
+import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any
 
 from mint.recipe.exceptions import ConfigurationError
 from mint.rl_core.reward import as_score
+
+_log = logging.getLogger("mint.rl_core")
 
 
 @dataclass(frozen=True)
@@ -67,3 +71,18 @@ def _is_positive(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def warn_of_near_names(cls: type, base: type) -> None:
+    """Name class attributes that look like a misspelt setting, which would be ignored without a word.
+
+    A warning only: `timeout` may well be the class's own.
+    """
+    settings = [field.name for field in fields(Limits) if hasattr(base, field.name)]
+    for name, value in vars(cls).items():
+        if hasattr(base, name) or not isinstance(value, int | float):
+            continue
+        for setting in get_close_matches(name, settings, n=1, cutoff=0.8):
+            _log.warning(
+                "%s.%s is no setting of an adapter; did you mean %s?", cls.__name__, name, setting
+            )

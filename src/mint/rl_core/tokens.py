@@ -2,10 +2,12 @@
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from mint import ModelInput
 from mint.recipe.text_encoder import encoder_for, fast_tokenizer
+
+Tokens: TypeAlias = ModelInput | Sequence[int]
 
 
 def as_model_input(tokens: Any, name: str) -> ModelInput:
