@@ -3,11 +3,15 @@
 Letters: `G` members of a group.
 """
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
 from mint import ModelInput
+from mint.recipe.rl.class_hints import say_once
 from mint.recipe.rl.types import (
     ADAPTER_ERROR_METRIC_KEY,
     ADAPTER_TIMEOUT_METRIC_KEY,
@@ -27,6 +31,11 @@ from mint.rl_core.adapter import RLAdapter
 from mint.rl_core.context import ScoringContext
 from mint.rl_core.reward import FailedReward, Reward, metrics_and_logs
 from mint.rl_core.scoring import score_group
+
+_log = logging.getLogger("mint.rl_core")
+
+LONG_S = 60.0
+"""How long a group waits for its rewards before somebody is told."""
 
 
 class AdapterEnv(Env):
@@ -107,15 +116,34 @@ class AdapterGroupBuilder(EnvGroupBuilder):
         ]
         if not asked:
             return {}
-        rewards_G = await score_group(
-            self.adapter,
-            [(env.prompt, response) for env, response in asked],
-            [ScoringContext(stop_reason=env.stop_reason) for env, _ in asked],
-        )
+        with _named_if_it_lasts(self.adapter):
+            rewards_G = await score_group(
+                self.adapter,
+                [(env.prompt, response) for env, response in asked],
+                [ScoringContext(stop_reason=env.stop_reason) for env, _ in asked],
+            )
         return {id(env): reward for (env, _), reward in zip(asked, rewards_G, strict=True)}
 
     def logging_tags(self) -> list[str]:
         return list(self.tags)
+
+
+@contextmanager
+def _named_if_it_lasts(adapter: RLAdapter) -> Iterator[None]:
+    """Says once of an adapter's class that a run waits for it: without a time limit it may for ever."""
+    if adapter.timeout_s is not None:
+        yield
+        return
+    owner, method = adapter.speaks_for()
+    hint = asyncio.get_running_loop().call_later(
+        LONG_S, say_once, _log, owner,
+        "a group waits for %s.%s for %.0f s now. Set timeout_s (seconds of one scoring) if it should "
+        "not wait for ever.", owner.__name__, method, LONG_S,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        hint.cancel()
 
 
 def _told(reward: Reward) -> tuple[Metrics, Logs]:

@@ -9,6 +9,7 @@ folder, and goes on from one.
 import asyncio
 import inspect
 import itertools
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,8 +52,9 @@ def run_grpo(
     Args:
         cfg: None: RLConfig.from_env().
         prompts: for an adapter that scores tokens: texts (a user's message each), lists of messages, or
-            tokens. Each step takes the next `batch` of them, from the first again after the last. An
-            adapter that scores samples brings its own: `build_dataset` is called once a step.
+            tokens. Each step takes the next `batch` of them, or all if there are fewer, and after the last
+            the first again. An adapter that scores samples brings its own: `build_dataset` is called
+            once a step.
         service_client: a connected client. None: the server of MINT_BASE_URL, or the embedded one.
 
     Returns:
@@ -75,15 +77,22 @@ async def run_grpo_async(
     service_client: Any = None,
 ) -> str:
     """`run_grpo` for a coroutine."""
-    cfg = RLConfig.from_env() if cfg is None else cfg
-    builder = GrpoDatasetBuilder(adapter=adapter, prompts=_prompts(adapter, prompts), cfg=cfg)
+    asked = _prompts(adapter, prompts)
+    cfg = _checked(cfg)
+    reporter = _Reporter(adapter)
+    builder = GrpoDatasetBuilder(adapter=adapter, prompts=asked, cfg=cfg)
     metadata = {"recipe_name": RECIPE_NAME}
     async with await Service.connect(
         base_url=None, user_metadata=metadata, client=service_client
     ) as service:
         await _require_offered(service, cfg.model)
         config = _config(cfg, builder, service.client)
-        await train.main(config, on_step=_Reporter(adapter))
+        await train.main(config, on_step=reporter)
+    if not reporter.has_steps:
+        _say(
+            f"{config.log_path} has all of its {cfg.steps} steps already, so nothing was trained. Give "
+            "more steps, or another log_path."
+        )
     path = _saved(config.log_path)
     print(f"Saved: {path}", flush=True)
     return path
@@ -116,6 +125,17 @@ def _prompts(adapter: Any, prompts: Any) -> list[Any] | None:
     return as_prompts(prompts)
 
 
+def _checked(cfg: Any) -> RLConfig:
+    if cfg is None:
+        return RLConfig.from_env()
+    if not isinstance(cfg, RLConfig):
+        raise ConfigurationError(
+            f"cfg is {type(cfg).__name__} {cfg!r:.60}: give an RLConfig(...), or leave it out. Prompts "
+            "are given by name: prompts=[...]."
+        )
+    return cfg
+
+
 async def _require_offered(service: Service, model: str) -> None:
     offered = await service.supported_models()
     if model not in offered:
@@ -145,19 +165,26 @@ def _config(cfg: RLConfig, builder: "GrpoDatasetBuilder", client: Any) -> train.
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Reporter:
     """Lets the adapter say how each step went."""
 
     adapter: RLAdapter
+    has_steps: bool = False
 
     async def __call__(self, step: train.FinishedStep) -> None:
+        self.has_steps = True
         # In a thread, since it may do more than print, and start an event loop for that.
         told: Any = await asyncio.to_thread(
             self.adapter.evaluate, step.index + 1, step.rewards, step.datums
         )
         if inspect.isawaitable(told):
             await told
+
+
+def _say(line: str) -> None:
+    """To a person; stdout has the lines that scripts read."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _saved(log_path: str) -> str:
