@@ -77,7 +77,7 @@ def _private_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        remove_tree(folder)
+        remove_tree(folder)  # the guard has, unless it never came to that
 
 
 def _give_to(user: int, folder: Path) -> None:

@@ -11,7 +11,10 @@ def remove_tree(top: Path) -> None:
 
     Folders are moved up to the top before they are looked into, so no path grows and nothing is
     called again from within: shutil.rmtree fails where folders lie a thousand deep. No link is followed.
+    A folder that is not there is fine.
     """
+    if not top.is_dir():
+        return
     while True:
         folders = []
         _open_up(top)

@@ -7,12 +7,14 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from mint.recipe.sandbox.guard.ending import end_all
 from mint.recipe.sandbox.guard.namespaces import Namespaces
 from mint.recipe.sandbox.guard.start import Descriptors, start
 from mint.recipe.sandbox.guard.watch import folder_usage, mounted_files, usage
+from mint.recipe.sandbox.removal import remove_tree
 
 TICK_S = 0.02
 FOLDER_EVERY_TICKS = 5
@@ -34,6 +36,7 @@ class Run:
         self._ended: int | None = None  # the program's wait status
         self._inside: int | None = None  # bubblewrap's process 1, as we see it
         self._peak_memory_bytes = 0
+        self._cpu_s = 0.0
 
     def to_the_end(self, given: Descriptors) -> dict[str, Any]:
         """The report."""
@@ -48,6 +51,8 @@ class Run:
         reason = self._watch(began + self._limits["wall_s"])
         wall_s = time.monotonic() - began
         end_all(self._order["user"], self._main)
+        if not namespaces:
+            remove_tree(Path(self._order["folder"]))  # here, as our owner may be gone by now
         code = self._exit_code()
         if namespaces and not reason and code == 1 and not namespaces.has_started():
             return {"error": "bubblewrap could not start it"}
@@ -57,7 +62,8 @@ class Run:
             "signal": -code if code < 0 else None,
             "reason": reason,
             "wall_s": wall_s,
-            "cpu_s": spent.ru_utime + spent.ru_stime,
+            # The kernel buries what dies with its namespace without adding up what it has used.
+            "cpu_s": max(self._cpu_s, spent.ru_utime + spent.ru_stime),
             "peak_memory_bytes": self._peak_memory_bytes,
         }
 
@@ -92,6 +98,7 @@ class Run:
     def _limit_passed(self, *, look_at_files: bool) -> str | None:
         used = usage()
         self._peak_memory_bytes = max(self._peak_memory_bytes, used.memory_bytes)
+        self._cpu_s = used.cpu_s
         if used.memory_bytes > self._limits["memory_bytes"]:
             return "memory"
         if used.cpu_s > self._limits["cpu_s"]:

@@ -1,0 +1,23 @@
+"""A sandbox of each backend; tests that need bubblewrap have its mark and run by `make test-sandbox`."""
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from mint.recipe.sandbox import Sandbox, SandboxError, WeakIsolationWarning
+
+BACKENDS = (pytest.param("bubblewrap", marks=pytest.mark.bubblewrap), "subprocess")
+
+
+@pytest.fixture(scope="session", params=BACKENDS)
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """Shared by all tests, so each also shows that the attacks before it left nothing behind."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", WeakIsolationWarning)
+        try:
+            made = Sandbox(request.param, max_running=4)
+        except SandboxError as error:
+            pytest.skip(str(error))
+    with made:
+        yield made

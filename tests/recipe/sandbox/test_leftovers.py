@@ -1,0 +1,241 @@
+"""Whatever happens to us, nothing of a program stays: no process, no zombie, no mount, no file."""
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from tests.recipe.sandbox.programs import PATIENT, processes_with, python, token, until
+
+from mint.recipe.sandbox import PYTHON, Result, Sandbox, SandboxError
+from mint.recipe.tasks import run_together
+
+SLEEPS = "import os, time; os.fork(); time.sleep(600)"
+
+
+def sleep(sandbox: Sandbox, mark: str) -> Coroutine[Any, Any, Result]:
+    return sandbox.run({}, (*PYTHON, "-c", SLEEPS, mark), PATIENT)
+
+
+async def until_running(mark: str) -> None:
+    await until(lambda: len(processes_with(mark)) >= 2, "the program runs")
+
+
+async def until_gone(mark: str) -> None:
+    await until(lambda: not processes_with(mark), "the program is gone")
+
+
+def ours() -> list[psutil.Process]:
+    """Processes below this one, zombies too."""
+    return psutil.Process().children(recursive=True)
+
+
+def held() -> tuple[int, int, str]:
+    """How many processes and descriptors are ours, and what is mounted."""
+    with open("/proc/self/mounts") as mounts:
+        return len(ours()), len(os.listdir("/proc/self/fd")), mounts.read()
+
+
+def folders() -> set[str]:
+    return {path.name for path in Path(tempfile.gettempdir()).glob("mint-sandbox-*")}
+
+
+async def test_runs_leave_no_process_descriptor_folder_or_mount(sandbox: Sandbox):
+    await python(sandbox, "pass")
+    before, folders_before = held(), folders()
+    await asyncio.gather(*(python(sandbox, SLEEPS.replace("600", "0.1")) for _ in range(8)))
+    assert folders() <= folders_before
+    assert held() == before
+    assert [process for process in ours() if process.status() == psutil.STATUS_ZOMBIE] == []
+
+
+async def test_cancelling_the_wait_ends_the_program_before_it_is_over(sandbox: Sandbox):
+    mark = token()
+    task = asyncio.create_task(sleep(sandbox, mark))
+    await until_running(mark)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert processes_with(mark) == []
+
+
+async def test_a_time_limit_of_the_callers_own_ends_the_program(sandbox: Sandbox):
+    mark = token()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await sleep(sandbox, mark)
+    assert processes_with(mark) == []
+
+
+async def test_a_run_cancelled_while_it_waits_for_its_turn_never_starts(sandbox: Sandbox):
+    mark, waiting = token(), token()
+    running = [asyncio.create_task(sleep(sandbox, mark)) for _ in range(sandbox.max_running)]
+    await until(lambda: len(processes_with(mark)) == 2 * sandbox.max_running, "all run")
+    late = asyncio.create_task(sleep(sandbox, waiting))
+    await asyncio.sleep(0.05)
+    late.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await late
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    assert (await python(sandbox, "print('next')")).stdout == "next\n"
+    assert processes_with(waiting) == processes_with(mark) == []
+
+
+async def test_one_failure_beside_it_ends_a_program(sandbox: Sandbox):
+    mark = token()
+
+    async def fail() -> Result:
+        await until_running(mark)
+        raise RuntimeError("beside it")
+
+    with pytest.raises(RuntimeError, match="beside it"):
+        await run_together([sleep(sandbox, mark), fail()])
+    assert processes_with(mark) == []
+
+
+async def test_a_loop_that_is_closed_without_a_word_ends_its_program(sandbox: Sandbox):
+    mark = token()
+
+    def abandon() -> None:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(sleep(sandbox, mark))
+        loop.run_until_complete(until_running(mark))
+        task._log_destroy_pending = False  # pyright: ignore[reportAttributeAccessIssue]
+        loop.close()
+
+    await asyncio.to_thread(abandon)
+    gc.collect()
+    await until_gone(mark)
+    assert (await python(sandbox, "print('next')")).stdout == "next\n"
+
+
+async def test_a_loop_that_runs_to_its_end_cancels_what_still_runs(sandbox: Sandbox):
+    mark = token()
+
+    async def leave_it() -> None:
+        task = asyncio.create_task(sleep(sandbox, mark))
+        await until_running(mark)
+        assert not task.done()
+
+    await asyncio.to_thread(asyncio.run, leave_it())
+    assert processes_with(mark) == []
+
+
+def test_several_loops_share_one_sandbox(sandbox: Sandbox):
+    results: list[Result] = []
+
+    async def several(which: int) -> None:
+        results.extend(
+            await asyncio.gather(*(python(sandbox, f"print({which})") for _ in range(4)))
+        )
+
+    threads = [threading.Thread(target=lambda i=i: asyncio.run(several(i))) for i in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(result.stdout for result in results) == ["0\n"] * 4 + ["1\n"] * 4 + ["2\n"] * 4
+
+
+@pytest.mark.filterwarnings("ignore::mint.recipe.sandbox.WeakIsolationWarning")
+async def test_closing_a_sandbox_ends_what_runs_and_its_keeper(sandbox: Sandbox):
+    mark, children = token(), len(ours())
+    own = Sandbox(sandbox.backend, max_running=1)  # pyright: ignore[reportArgumentType]
+    running = asyncio.create_task(sleep(own, mark))
+    waiting = asyncio.create_task(sleep(own, mark))
+    await until_running(mark)
+    await asyncio.to_thread(own.close)
+    assert processes_with(mark) == []
+    ended, never_started = await asyncio.gather(running, waiting, return_exceptions=True)
+    assert isinstance(ended, Result)
+    assert (ended.signal, ended.killed_by) == (9, None)
+    assert isinstance(never_started, asyncio.CancelledError)
+    assert len(ours()) == children
+    with pytest.raises(SandboxError, match="closed"):
+        await python(own, "pass")
+    own.close()  # again is fine
+
+
+OWNER = """
+import asyncio, sys, warnings
+from mint.recipe.sandbox import PYTHON, Limits, Sandbox
+warnings.simplefilter("ignore")
+backend, program, mark = sys.argv[1:]
+command = (*PYTHON, "-c", program, mark)
+asyncio.run(Sandbox(backend).run({"f": "x"}, command, Limits(wall_s=300)))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+async def test_the_death_of_its_owner_ends_a_program(sandbox: Sandbox, number: signal.Signals):
+    mark, before = token(), folders()
+    script = textwrap.dedent(OWNER)
+    command = [sys.executable, "-c", script, sandbox.backend, SLEEPS, mark]
+    owner = await asyncio.to_thread(subprocess.Popen, command, stderr=subprocess.DEVNULL)
+    try:
+        # The owner has the mark too, and with bubblewrap so do its two processes.
+        await until(lambda: len(_programs(mark, owner.pid)) >= 2, "the program runs")
+        owner.send_signal(number)
+        await asyncio.to_thread(owner.wait)
+        await until_gone(mark)
+        await until(lambda: folders() <= before, "its folder is removed")
+    finally:
+        owner.kill()
+        owner.wait()
+
+
+def _programs(mark: str, owner: int) -> list[psutil.Process]:
+    return [
+        process
+        for process in processes_with(mark)
+        if process.pid != owner and "bwrap" not in process.name()
+    ]
+
+
+async def test_a_guard_that_is_killed_takes_the_program_with_it(sandbox: Sandbox):
+    mark = token()
+    task = asyncio.create_task(sleep(sandbox, mark))
+    await until_running(mark)
+    guard = _guard_of(mark)
+    guard.kill()
+    result = await task
+    assert (result.killed_by, result.exit_code) == ("guard_lost", None)
+    for left in processes_with(mark):
+        if (
+            sandbox.backend == "subprocess"
+        ):  # orphans of a plain process are what only a guard finds
+            left.kill()
+    await until_gone(mark)
+    assert (await python(sandbox, "print('next')")).stdout == "next\n"
+
+
+def _guard_of(mark: str) -> psutil.Process:
+    own = {process.pid: process for process in ours()}
+    program = next(process for process in ours() if mark in process.cmdline())
+    while mark in program.cmdline():
+        program = own[program.ppid()]
+    return program
+
+
+async def test_a_keeper_that_is_killed_is_replaced(sandbox: Sandbox):
+    await python(sandbox, "pass")
+    keeper = next(
+        process
+        for process in psutil.Process().children()
+        if "sandbox.guard" in str(process.cmdline())
+    )
+    keeper.kill()
+    keeper.wait(60)
+    assert (await python(sandbox, "print('next')")).stdout == "next\n"
