@@ -14,10 +14,11 @@ _TAG_NAME = re.compile(r"[A-Za-z][\w-]*")
 def answer_text(text: str) -> str | None:
     r"""What the response marks as its answer: the last `<answer>` tag, else the last `\boxed{}`.
 
-    None if it marks none. Whoever marks an answer has chosen it: graders look nowhere else then.
+    The box in the tag, if it has one. None if nothing is marked. Whoever marks an answer has chosen it: graders look nowhere else then.
     """
     tagged = extract_tag(text)
-    return tagged if tagged is not None else extract_boxed(text)
+    boxed = extract_boxed(text if tagged is None else tagged)
+    return tagged if boxed is None else boxed
 
 
 def extract_tag(text: str, tag: str = "answer") -> str | None:

@@ -26,11 +26,11 @@ Percent: TypeAlias = Literal["fraction", "number"]
 _UNIT = re.compile(
     r"\\(?:text|mathrm|textbf|mathbf)\s?\{[^{}\d]*\}(?:\^\{?\d\}?)?"  # \text{ cm}^2
     r"|\\(?:text|mathrm|textbf|mathbf|approx|circ|left|right|quad|degree)(?![A-Za-z])"
-    r"|[°^{}$~*_\"'“”.,;:!?()\s]"
+    r"|[°^{}$~*_\"'“”.,;:?()\s]"
     r"|(?<![^\W\d_])[^\W\d_]{2,}|(?<=\s)[^\W\d_](?![^\W\d_])"  # words; a letter, if it stands apart
 )
 """What may stand around a number that is a whole answer: units, words, marks of sentence and layout.
-No operator and no variable: 2x and 2 + 3 are no numbers."""
+No operator and no variable: 2x, 2 + 3 and 5! are no numbers."""
 
 
 def extract_number(text: str, *, percent: Percent = "fraction") -> Fraction | None:

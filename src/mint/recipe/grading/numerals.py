@@ -37,7 +37,7 @@ _PIECE = re.compile(
     | (?P<word> [{_LETTER}][{_LETTER}\d_]*(?:-\d+)? )          # x2, COVID-19
     | (?P<sign> [+-]\s{{0,3}}(?=[\d.\\$€£¥₹₩]) )?
       (?: \\?[$€£¥₹₩]\s?(?=[\d.\\]) )?
-      (?P<whole> \d{{1,3}}(?=\s?\\[dtc]?frac) | \d{{1,3}}(?=\s\d{{1,9}}\s?/\s?\d) )? \s?
+      (?: (?P<whole> \d{{1,3}}(?=\s?\\[dtc]?frac) | \d{{1,3}}(?=\s\d{{1,9}}\s?/\s?\d) )\s? )?
       (?P<number>
         \\[dtc]?frac \s{{0,3}}
           (?: {_braced("top")}\s{{0,3}}{_braced("bottom")} | (?P<top_digit>\d)\s?(?P<bottom_digit>\d) )
