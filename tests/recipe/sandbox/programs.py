@@ -49,10 +49,15 @@ def processes_with(mark: str) -> list[psutil.Process]:
     return found
 
 
+def programs_with(mark: str) -> list[psutil.Process]:
+    """The same, without bubblewrap's own, whose arguments have the program's in them."""
+    return [process for process in processes_with(mark) if process.name() != "bwrap"]
+
+
 async def until(happened: Callable[[], bool], what: str) -> None:
     """Wait for something that another process does."""
-    for _ in range(6000):
+    for _ in range(1200):
         if happened():
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
     raise AssertionError(f"not within a minute: {what}")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 from collections.abc import Coroutine
@@ -15,20 +14,20 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.recipe.sandbox.programs import PATIENT, processes_with, python, token, until
+from tests.recipe.sandbox.programs import processes_with, programs_with, python, token, until
 
-from mint.recipe.sandbox import PYTHON, Result, Sandbox, SandboxError
+from mint.recipe.sandbox import PYTHON, Limits, Result, Sandbox, SandboxError
 from mint.recipe.tasks import run_together
 
 SLEEPS = "import os, time; os.fork(); time.sleep(600)"
 
 
 def sleep(sandbox: Sandbox, mark: str) -> Coroutine[Any, Any, Result]:
-    return sandbox.run({}, (*PYTHON, "-c", SLEEPS, mark), PATIENT)
+    return sandbox.run({}, (*PYTHON, "-c", SLEEPS, mark), Limits(wall_s=290.0))
 
 
 async def until_running(mark: str) -> None:
-    await until(lambda: len(processes_with(mark)) >= 2, "the program runs")
+    await until(lambda: len(programs_with(mark)) == 2, "the program runs")
 
 
 async def until_gone(mark: str) -> None:
@@ -46,15 +45,11 @@ def held() -> tuple[int, int, str]:
         return len(ours()), len(os.listdir("/proc/self/fd")), mounts.read()
 
 
-def folders() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob("mint-sandbox-*")}
-
-
-async def test_runs_leave_no_process_descriptor_folder_or_mount(sandbox: Sandbox):
+async def test_runs_leave_no_process_descriptor_folder_or_mount(sandbox: Sandbox, place: Path):
     await python(sandbox, "pass")
-    before, folders_before = held(), folders()
+    before = held()
     await asyncio.gather(*(python(sandbox, SLEEPS.replace("600", "0.1")) for _ in range(8)))
-    assert folders() <= folders_before
+    assert os.listdir(place) == []
     assert held() == before
     assert [process for process in ours() if process.status() == psutil.STATUS_ZOMBIE] == []
 
@@ -80,7 +75,7 @@ async def test_a_time_limit_of_the_callers_own_ends_the_program(sandbox: Sandbox
 async def test_a_run_cancelled_while_it_waits_for_its_turn_never_starts(sandbox: Sandbox):
     mark, waiting = token(), token()
     running = [asyncio.create_task(sleep(sandbox, mark)) for _ in range(sandbox.max_running)]
-    await until(lambda: len(processes_with(mark)) == 2 * sandbox.max_running, "all run")
+    await until(lambda: len(programs_with(mark)) == 2 * sandbox.max_running, "all run")
     late = asyncio.create_task(sleep(sandbox, waiting))
     await asyncio.sleep(0.05)
     late.cancel()
@@ -179,29 +174,22 @@ asyncio.run(Sandbox(backend).run({"f": "x"}, command, Limits(wall_s=300)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-async def test_the_death_of_its_owner_ends_a_program(sandbox: Sandbox, number: signal.Signals):
-    mark, before = token(), folders()
+async def test_the_death_of_its_owner_ends_a_program(
+    sandbox: Sandbox, number: signal.Signals, place: Path
+):
+    mark = token()
     script = textwrap.dedent(OWNER)
     command = [sys.executable, "-c", script, sandbox.backend, SLEEPS, mark]
     owner = await asyncio.to_thread(subprocess.Popen, command, stderr=subprocess.DEVNULL)
     try:
-        # The owner has the mark too, and with bubblewrap so do its two processes.
-        await until(lambda: len(_programs(mark, owner.pid)) >= 2, "the program runs")
+        await until(lambda: len(programs_with(mark)) == 3, "the program runs, and its owner")
         owner.send_signal(number)
         await asyncio.to_thread(owner.wait)
         await until_gone(mark)
-        await until(lambda: folders() <= before, "its folder is removed")
+        await until(lambda: os.listdir(place) == [], "its folder is removed")
     finally:
         owner.kill()
         owner.wait()
-
-
-def _programs(mark: str, owner: int) -> list[psutil.Process]:
-    return [
-        process
-        for process in processes_with(mark)
-        if process.pid != owner and "bwrap" not in process.name()
-    ]
 
 
 async def test_a_guard_that_is_killed_takes_the_program_with_it(sandbox: Sandbox):

@@ -89,19 +89,20 @@ async def test_links_that_a_program_makes_lead_its_removal_nowhere(
     assert os.listdir(kept.parent) == ["kept"]
 
 
-async def test_folders_a_thousand_deep_and_without_any_rights_are_removed(sandbox: Sandbox):
+async def test_folders_a_thousand_deep_and_without_any_rights_are_removed(
+    sandbox: Sandbox, place: Path
+):
     source = """
     import os
     home = os.getcwd()
-    for i in range(1500):
+    for i in range(1100):
         os.mkdir("d")
         open("f", "w").close()
         os.chdir("d")
     os.chdir(home)
     os.mkdir("shut"); os.mkdir("shut/in"); open("shut/in/f", "w").close()
     os.chmod("shut/in", 0); os.chmod("shut", 0); os.chmod(home, 0)
-    print(home)
     """
-    result = await python(sandbox, source, Limits(wall_s=60.0, files=10_000))
+    result = await python(sandbox, source, Limits(wall_s=60.0, files=3000))
     assert result.succeeded, result
-    assert not os.path.exists(result.stdout.strip())
+    assert os.listdir(place) == []

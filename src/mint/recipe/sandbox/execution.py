@@ -7,6 +7,7 @@ import shlex
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from typing import Any
@@ -19,12 +20,20 @@ from mint.recipe.sandbox.limits import LimitName, Result
 GRACE_S = 20.0
 """Beyond the wall limit, until a guard that says nothing is killed. It gives up after 10 s itself."""
 CHUNK_BYTES = 65536
+ASK_EVERY_S = 0.25
+"""How soon a run is ended whose owner went without a word."""
 
 
 class Stop:
-    """A way to end a run from another thread, before or while it runs."""
+    """A way to end a run from another thread, before or while it runs.
 
-    def __init__(self) -> None:
+    Args:
+        is_wanted: asked now and then; False ends the run too. For those who go without a word: a loop
+            that is closed cancels nothing.
+    """
+
+    def __init__(self, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        self.is_wanted = is_wanted
         self._lock = threading.Lock()
         self._is_set = False
         self._wake: int | None = None
@@ -143,8 +152,10 @@ class _Conversation:
             if left_s <= 0:
                 self._end_guard()
                 return
-            for key, _ in self._selector.select(left_s):
+            for key, _ in self._selector.select(min(left_s, ASK_EVERY_S)):
                 self._answer(key.fd)
+            if not self._stop.is_wanted():
+                self._stop.set()
 
     def _answer(self, fd: int) -> None:
         if fd == self._pipes.woken:

@@ -121,7 +121,8 @@ class Sandbox:
         return await self._in_turn(program)
 
     async def _in_turn(self, program: Program) -> Result:
-        stop = Stop()
+        loop = asyncio.get_running_loop()
+        stop = Stop(is_wanted=lambda: not loop.is_closed())
         self._running.add(stop)
         future = self._threads.submit(execute, self._backend, self._keeper, program, stop)
         future.add_done_callback(lambda _: self._running.discard(stop))
@@ -134,7 +135,7 @@ class Sandbox:
                     await resolved(future)
             raise
         finally:
-            stop.set()  # also where this coroutine is thrown away, its loop closed or forgotten
+            stop.set()
             future.cancel()
 
     def close(self) -> None:
