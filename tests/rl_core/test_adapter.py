@@ -319,6 +319,29 @@ def test_a_dataclass_can_be_an_adapter(is_frozen: bool):
     assert env == Env(4)
 
 
+def test_fields_of_a_dataclass_keep_their_order_and_have_no_defaults_of_ours():
+    @dataclass
+    class Env(RLAdapter):
+        tokenizer: Any
+        seed: int | None
+        answer: int
+
+        async def acall(self, prompt: ModelInput, response: ModelInput) -> float:
+            return self.answer
+
+    env = Env(TOKENIZER, 3, 4)
+
+    assert asyncio.run(env.score([1], HI)) == Reward(4, {"seed": 3})
+    assert env.get_tokenizer() is TOKENIZER
+    with pytest.raises(TypeError, match="missing 3 required"):
+        Env()  # pyright: ignore[reportCallIssue]
+
+
+def test_a_misspelt_attribute_is_no_none():
+    with pytest.raises(AttributeError, match="'Plain' object has no attribute 'tokeniser'"):
+        _ = Plain().tokeniser  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_a_missing_tokenizer_says_how_to_give_one():
     with pytest.raises(RuntimeError, match=r"Plain\(training_client\.get_tokenizer\(\)\)"):
         Plain().get_tokenizer()

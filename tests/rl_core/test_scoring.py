@@ -17,6 +17,7 @@ from tests.recipe.tokens import ByteTokenizer
 
 from mint import ModelInput
 from mint.rl_core import FailedReward, Reward, RLAdapter, ScoringContext
+from mint.rl_core.places import Places
 from mint.rl_core.scoring import places_of, score_group
 
 PROMPT = ModelInput.from_ints([1])
@@ -419,6 +420,19 @@ async def test_who_stops_waiting_for_a_place_leaves_the_line(hanging: Hanging):
     assert await first == Reward(0)
     assert second.cancelled()
     assert places_of(hanging).single.taken == 0
+
+
+async def test_who_is_cancelled_in_the_moment_of_getting_a_place_gives_it_on():
+    places = Places()
+    first = await places.take(1)
+    second, third = (asyncio.create_task(places.take(1)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.end()
+    second.cancel()
+
+    (await third).end()
+    assert second.cancelled()
+    assert places.taken == 0
 
 
 # ------------------------------------------------------------------------ errors

@@ -7,7 +7,7 @@ import operator
 import random
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mint import ModelInput
 from mint.recipe.tasks import run_together
@@ -58,12 +58,13 @@ class RLAdapter:
     max_concurrency: ClassVar[int] = 64
     """Scorings at once, over all that use this object."""
     blocking: ClassVar[bool] = True
-    """A plain `__call__` runs in a thread. False: on the event loop, for one that takes less than
-    the 0.1 ms of handing it over, or has to stay in one thread. There it cannot be cut."""
+    """A plain `__call__` runs in a thread. False: on the event loop, for one that takes no time, or has
+    to stay in one thread. There it cannot be cut, and whatever else runs stands still meanwhile."""
 
-    tokenizer: Any = None
-    model_info: ModelInfo | None = None
-    seed: int | None = None
+    # Without values here: a dataclass would take them for defaults of its own fields.
+    tokenizer: Any
+    model_info: ModelInfo | None
+    seed: int | None
 
     _mint_shape: ClassVar[Shape] = Shape("abstract")
     _mint_batch_shape: ClassVar[BatchShape | None] = None
@@ -89,10 +90,7 @@ class RLAdapter:
 
     def __init_subclass__(cls, *, abstract: bool = False, **named: Any) -> None:
         super().__init_subclass__(**named)
-        if vars(cls).get("name") is not None:
-            cls._mint_is_named = True
-        elif not cls._mint_is_named or "name" in vars(cls):
-            cls.name = _snake_case(cls.__name__)
+        cls._settle_name()
         cls._mint_shape = read_shape(cls, RLAdapter, abstract)
         cls._mint_batch_shape = read_batch_shape(cls, RLAdapter)
         check_settings(cls._mint_shape, Limits.of(cls))
@@ -100,6 +98,21 @@ class RLAdapter:
         for method in ("__call__", "acall"):
             if inspect.isfunction(own := vars(cls).get(method)):
                 setattr(cls, method, with_model_inputs(own))
+
+    @classmethod
+    def _settle_name(cls) -> None:
+        if vars(cls).get("name") is not None:
+            cls._mint_is_named = True
+        elif "name" in vars(cls) or not cls._mint_is_named:
+            cls.name = _snake_case(cls.__name__)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """None for what an __init__ of one's own has not set."""
+            if name in ("tokenizer", "model_info", "seed"):
+                return None
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # ------------------------------------------------------- yours to write
 
