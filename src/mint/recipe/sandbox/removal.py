@@ -1,46 +1,56 @@
 """Removing a folder that a program was free to fill as it liked."""
 
 import os
-import secrets
 import stat
 from pathlib import Path
+
+_AS_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 def remove_tree(top: Path) -> None:
     """Remove a folder whose processes are gone, however deep it is and whatever its modes are.
 
-    Folders are moved up to the top before they are looked into, so no path grows and nothing is
-    called again from within: shutil.rmtree fails where folders lie a thousand deep. No link is followed.
-    A folder that is not there is fine.
+    Walks down and up by one descriptor, so no path grows and nothing is called again from within:
+    shutil.rmtree fails where folders lie a thousand deep. No link is followed. A folder that is not
+    there is fine.
     """
     if not top.is_dir():
         return
-    while True:
-        folders = []
-        _open_up(top)
-        for entry in _entries(top):
-            if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
+    here = _entered(str(top), None)
+    try:
+        names: list[str] = []  # from the top down to here
+        left = [_without_files(here)]  # for each of these levels, the folders not yet seen
+        while left:
+            if left[-1]:
+                names.append(left[-1].pop())
+                here = _moved(here, names[-1])
+                left.append(_without_files(here))
             else:
-                os.unlink(entry.path)
-        if not folders:
-            break
-        for folder in folders:
-            _open_up(folder)
-            for entry in _entries(folder):
-                if entry.is_dir(follow_symlinks=False):
-                    _open_up(entry.path)  # a folder that cannot be written cannot be moved
-                    os.rename(entry.path, top / secrets.token_hex(16))
-                else:
-                    os.unlink(entry.path)
-            os.rmdir(folder)
+                left.pop()
+                if names:
+                    here = _moved(here, "..")
+                    os.rmdir(names.pop(), dir_fd=here)
+    finally:
+        os.close(here)
     os.rmdir(top)
 
 
-def _open_up(folder: "str | Path") -> None:
-    os.chmod(folder, stat.S_IRWXU)
+def _without_files(folder: int) -> list[str]:
+    """Remove all of a folder but its folders; returns their names."""
+    with os.scandir(folder) as listed:
+        entries = list(listed)
+    for entry in entries:
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.name, dir_fd=folder)
+    return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _entries(folder: "str | Path") -> list["os.DirEntry[str]"]:
-    with os.scandir(folder) as entries:
-        return list(entries)
+def _moved(here: int, name: str) -> int:
+    there = _entered(name, here)
+    os.close(here)
+    return there
+
+
+def _entered(name: str, above: int | None) -> int:
+    os.chmod(name, stat.S_IRWXU, dir_fd=above)
+    return os.open(name, _AS_FOLDER, dir_fd=above)
