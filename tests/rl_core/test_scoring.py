@@ -99,6 +99,20 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+async def cancelled(scoring: "asyncio.Task[Any]") -> None:
+    scoring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scoring
+
+
+async def begun(env: RLAdapter, response: int) -> "asyncio.Task[Reward]":
+    """A scoring that has its place."""
+    taken = places_of(env).single.taken
+    scoring = asyncio.create_task(env.score([1], [response]))
+    await until(lambda: places_of(env).single.taken > taken)
+    return scoring
+
+
 # ------------------------------------------------------------------ together
 
 
@@ -114,8 +128,7 @@ async def test_as_many_blocking_rewards_run_side_by_side_as_the_bound_allows():
 
 async def test_the_event_loop_goes_on_while_a_plain_call_blocks(hanging: Hanging):
     set_to(hanging, timeout_s=LONG_S)
-    scoring = asyncio.create_task(hanging.score([1], [0]))
-    await until(lambda: places_of(hanging).single.taken == 1)
+    scoring = await begun(hanging, 0)
 
     assert await hanging.score([1], [5]) == Reward(5)
     assert not scoring.done()
@@ -357,33 +370,27 @@ async def test_a_coroutine_that_blocks_is_named(
 
 
 async def test_a_cancelled_scoring_leaves_no_task_behind():
-    begun = asyncio.Event()
+    has_begun = asyncio.Event()
 
     class Env(RLAdapter):
         async def acall(self, prompt: ModelInput, response: ModelInput) -> Reward:
-            begun.set()
+            has_begun.set()
             await asyncio.sleep(LONG_S)
             return Reward(1)
 
     env = Env()
     scoring = asyncio.create_task(env.score_batch(pairs(1, 2, 3)))
-    await begun.wait()
-    scoring.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await scoring
+    await has_begun.wait()
+    await cancelled(scoring)
 
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert places_of(env).single.taken == 0
 
 
 async def test_a_thread_whose_scoring_was_cancelled_keeps_its_place_until_it_ends(hanging: Hanging):
-    set_to(hanging, timeout_s=None)
-    set_to(hanging, max_concurrency=1)
-    scoring = asyncio.create_task(hanging.score([1], [0]))
-    await until(lambda: places_of(hanging).single.taken == 1)
-    scoring.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await scoring
+    set_to(hanging, timeout_s=None, max_concurrency=1)
+    scoring = await begun(hanging, 0)
+    await cancelled(scoring)
     following = asyncio.create_task(hanging.score([1], [4]))
     await asyncio.sleep(0.05)
 
@@ -394,23 +401,17 @@ async def test_a_thread_whose_scoring_was_cancelled_keeps_its_place_until_it_end
 
 
 async def test_a_cancelled_thread_that_hangs_gives_its_place_up_after_its_limit(hanging: Hanging):
-    set_to(hanging, timeout_s=0.3)
-    set_to(hanging, max_concurrency=2)
-    scoring = asyncio.create_task(hanging.score([1], [0]))
-    await until(lambda: places_of(hanging).single.taken == 1)
-    scoring.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await scoring
+    set_to(hanging, timeout_s=1.5, max_concurrency=2)
+    scoring = await begun(hanging, 0)
+    await cancelled(scoring)
 
     await until(lambda: places_of(hanging).single.stuck == 1)
     assert places_of(hanging).single.taken == 0
 
 
 async def test_who_stops_waiting_for_a_place_leaves_the_line(hanging: Hanging):
-    set_to(hanging, timeout_s=LONG_S)
-    set_to(hanging, max_concurrency=1)
-    first = asyncio.create_task(hanging.score([1], [0]))
-    await until(lambda: places_of(hanging).single.taken == 1)
+    set_to(hanging, timeout_s=LONG_S, max_concurrency=1)
+    first = await begun(hanging, 0)
     second, third = (asyncio.create_task(hanging.score([1], [n])) for n in (2, 3))
     await asyncio.sleep(0)
     second.cancel()
@@ -482,6 +483,23 @@ async def test_an_error_that_takes_no_note_is_raised_all_the_same():
 
     with pytest.raises(Closed):
         await Env().score([1], [2])
+
+
+async def test_an_error_that_cannot_be_shown_is_one_like_any_other():
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise OSError
+
+    class Env(RLAdapter):
+        error_score = -1
+
+        async def acall(self, prompt: ModelInput, response: ModelInput) -> Reward:
+            raise Mute if response.to_ints() == [0] else ValueError("x" * 10_000)
+
+    mute, long = await Env().score_batch(pairs(0, 1))
+
+    assert mute.metadata == {"error": "Mute: (it cannot be shown)"}
+    assert len(long.metadata["error"]) < 600
 
 
 async def test_the_first_error_ends_the_others_of_its_batch():

@@ -202,8 +202,9 @@ class RLAdapter:
     ) -> list[Reward]:
         """The Rewards of several pairs of prompt and response, in their order.
 
-        Override it to score many with one call, such as to a reward model. Leave `contexts` out if
-        you do not need them; a plain `def` runs in a thread.
+        Override it to score many with one call, such as to a reward model: a run calls it with one
+        group at a time. Leave `contexts` out if you do not need them; a plain `def` runs in a thread.
+        Its call has the time limit of one scoring, and all of it fails together.
 
         Raises:
             Exception: the first scoring's that raises, unless `error_score` is set; the rest is

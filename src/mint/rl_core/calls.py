@@ -5,7 +5,7 @@ Whatever the method does ends here: it may raise anything, never return, or resi
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from mint.recipe.promises import resolved
 from mint.recipe.rl.held_loop import Watched
 from mint.recipe.rl.stray_cancellation import strays_as_errors
 from mint.rl_core.places import Place
+from mint.rl_core.reward import LONGEST_LOG
 from mint.rl_core.threads import THREADS
 
 GRACE_S = 1.0
@@ -96,9 +97,10 @@ def _give_back(
         place.give_up_in(rest_s)
 
 
-def _in_thread(method: Method) -> Any:
+def _in_thread(method: Method) -> tuple[Any]:
+    """The result, wrapped: a promise among them is awaited on the loop, and watched there."""
     try:
-        return method.call()
+        return (method.call(),)
     except BaseException as error:
         # StopIteration cannot pass a future; what is no Exception would end more than this call.
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
@@ -110,23 +112,25 @@ async def _on_loop(method: Method, thread: "Future[Any] | None") -> Any:
     """The result of the thread's call, or of one made here; awaited if that is to be done."""
     with strays_as_errors(str(method)):
         try:
-            if thread is not None:
-                result = await resolved(thread)
-            else:
-                result = method.call()
+            (result,) = (method.call(),) if thread is None else await resolved(thread)
             while inspect.isawaitable(result):
-                result = await _watched(method, result)
+                result = await Watched(result, method.owner, method.name)
             return result
         except SystemExit as error:
             raise _as_error(method, error) from error
 
 
-async def _watched(method: Method, awaitable: Awaitable[Any]) -> Any:
-    return await Watched(awaitable, method.owner, method.name)
-
-
 def _as_error(method: Method, error: BaseException) -> RuntimeError:
-    return RuntimeError(f"{method} raised {type(error).__name__}: {error}")
+    return RuntimeError(f"{method} raised {told_of(error)}")
+
+
+def told_of(error: BaseException) -> str:
+    """An error's type and message, cut; its class may not be able to say what it is."""
+    try:
+        said = str(error)
+    except Exception:
+        said = "(it cannot be shown)"
+    return f"{type(error).__name__}: {said[:LONGEST_LOG]}"
 
 
 def _heard(task: "asyncio.Task[Any]") -> None:

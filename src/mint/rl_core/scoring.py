@@ -11,13 +11,13 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mint import ModelInput
 from mint.recipe.rl.class_hints import say_once
 from mint.recipe.visible_text import visible
-from mint.rl_core.calls import Method, TimeIsUp, run
+from mint.rl_core.calls import Method, TimeIsUp, run, told_of
 from mint.rl_core.context import ScoringContext
 from mint.rl_core.limits import Limits
 from mint.rl_core.places import Place, Places
@@ -79,16 +79,21 @@ async def score_one(
     shape = shape_of(adapter)
     if shape.kind == "score_batch":
         return (await score_group(adapter, [(prompt, response)], [context]))[0]
+    limits = Limits.of(adapter)
     named = {"context": context} if shape.takes_context else {}
-    method = _method(adapter, lambda: getattr(adapter, shape.kind)(prompt, response, **named))
-    rewards = await _scored(
-        adapter,
-        method,
-        places_of(adapter).single,
-        [(prompt, response)],
-        lambda answer: [as_reward(answer, method)],
+    owner, name = adapter.speaks_for()
+    method = Method(
+        owner,
+        name,
+        lambda: getattr(adapter, shape.kind)(prompt, response, **named),
+        needs_thread=limits.blocking and not shape.is_async,
     )
-    return rewards[0]
+
+    def read(answer: Any) -> list[Reward]:
+        return [as_reward(answer, method)]
+
+    places = places_of(adapter).single
+    return (await _scored(adapter, method, limits, places, [(prompt, response)], read))[0]
 
 
 async def score_group(
@@ -108,34 +113,31 @@ async def score_group(
     own = batch_shape_of(adapter)
     if own is None:
         return await adapter.score_batch(pairs, contexts)
+    limits = Limits.of(adapter)
     named = {"contexts": list(contexts)} if own.takes_contexts else {}
-    call = _method(adapter, lambda: adapter.score_batch(list(pairs), **named))
-    method = replace(
-        call, name="score_batch", needs_thread=not own.is_async and Limits.of(adapter).blocking
-    )
-    return await _scored(
-        adapter,
-        method,
-        places_of(adapter).batch,
-        pairs,
-        lambda answer: _as_rewards(answer, len(pairs), method),
+    owner, _ = adapter.speaks_for()
+    method = Method(
+        owner,
+        "score_batch",
+        lambda: adapter.score_batch(list(pairs), **named),
+        needs_thread=limits.blocking and not own.is_async,
     )
 
+    def read(answer: Any) -> list[Reward]:
+        return _as_rewards(answer, len(pairs), method)
 
-def _method(adapter: "RLAdapter", call: Callable[[], Any]) -> Method:
-    owner, name = adapter.speaks_for()
-    return Method(owner, name, call, not shape_of(adapter).is_async and Limits.of(adapter).blocking)
+    return await _scored(adapter, method, limits, places_of(adapter).batch, pairs, read)
 
 
 async def _scored(
     adapter: "RLAdapter",
     method: Method,
+    limits: Limits,
     places: Places,
     pairs: Sequence[Pair],
     read: Callable[[Any], list[Reward]],
 ) -> list[Reward]:
     """What one call of the adapter comes to."""
-    limits = Limits.of(adapter)
     place = await _place(places, method, limits)
     try:
         rewards = read(await run(method, place, limits.timeout_s))
@@ -214,12 +216,13 @@ def _timed_out(method: Method, limits: Limits) -> FailedReward:
 
 
 def _failed(method: Method, score: float, error: Exception) -> FailedReward:
+    told = told_of(error)
     say_once(
         _log, method.owner,
-        "%s failed and counts as error_score=%s. Later ones are only counted. %s: %s",
-        method, score, type(error).__name__, visible(error),
+        "%s failed and counts as error_score=%s. Later ones are only counted. %s",
+        method, score, visible(told),
     )  # fmt: skip
-    return FailedReward(score, {"error": f"{type(error).__name__}: {error}"}, kind="error")
+    return FailedReward(score, {"error": told}, kind="error")
 
 
 def _hint_at_size(method: Method, rewards: Sequence[Reward]) -> None:
