@@ -1,13 +1,16 @@
 """JSON in a response."""
 
 import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mint.recipe.grading import extract_json, json_matches, schema_errors
+from mint.recipe.grading import extract_json, json_matches, json_values, schema_errors
 
 PERSON = {
     "type": "object",
@@ -66,6 +69,41 @@ def test_references_within_a_schema_are_followed_and_others_are_refused():
         schema_errors([1], {"$ref": "http://127.0.0.1:9/a"})
     with pytest.raises(ValueError, match="refers to"):
         schema_errors([1], {"$ref": "file:///etc/passwd"})
+
+
+def test_nothing_is_fetched_for_a_schema(port_of_requests: tuple[int, list[str]]):
+    port, requests = port_of_requests
+    with pytest.raises(ValueError, match="nothing is fetched"):
+        schema_errors([1], {"$ref": f"http://127.0.0.1:{port}/schema.json"})
+    assert requests == []
+
+
+@pytest.fixture
+def port_of_requests() -> Iterator[tuple[int, list[str]]]:
+    """A web server on this machine that has a schema at every path, and the paths it was asked for."""
+    requests: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port, requests
+        server.shutdown()
+
+
+def test_the_search_for_a_value_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    tries = []
+    read = json_values._read
+    monkeypatch.setattr(json_values, "_read", lambda *where: (tries.append(where), read(*where))[1])
+
+    assert extract_json('["' * 10_000) is None
+
+    assert len(tries) == 1000
 
 
 def test_a_schema_that_is_none_is_refused():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mint.recipe.grading import extract_number, number_matches, read_number
+from mint.recipe.grading.numbers import MAX_CHARS
 
 
 @pytest.mark.parametrize(
@@ -93,6 +94,20 @@ def test_a_marked_answer_counts_and_nothing_beside_it(text: str, value: int | st
 def test_a_mark_around_something_else_is_no_number(marked: str):
     assert extract_number(f"First 7. \\boxed{{{marked}}}") is None
     assert extract_number(f"First 7. <answer>{marked}</answer>") is None
+
+
+def test_a_number_is_held_up_to_a_thousand_digits():
+    assert extract_number("1e1000") == 10**1000
+    assert extract_number("9" * 1000) == 10**1000 - 1
+    assert extract_number("1e1001") is None
+    assert extract_number("9" * 1001) is None
+
+
+def test_of_a_long_text_the_end_is_read_and_no_number_is_cut():
+    assert extract_number("7 " + " " * MAX_CHARS) is None
+    assert extract_number("1234567" + " " * (MAX_CHARS - 3)) is None  # not 567
+    assert extract_number("7 " + "a " * MAX_CHARS + "is -8") == -8
+    assert extract_number("\\boxed{7}" + "a " * MAX_CHARS + "8") == 7
 
 
 def test_read_number_takes_a_text_that_is_one_number():

@@ -49,7 +49,7 @@ def _match(
     regex = needed("regex", "a pattern with a time limit")
     try:
         match = getattr(regex.compile(pattern), how)
-        return match(text, timeout=timeout_s, concurrent=True)
+        return match(text, timeout=timeout_s)
     except regex.error as error:
         raise ValueError(f"{pattern!r} is not a regular expression: {error}") from None
     except TimeoutError:
