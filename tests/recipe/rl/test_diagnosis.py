@@ -300,3 +300,12 @@ def test_an_adapter_without_failures_is_no_cause():
     assert found.metrics()["health/episodes_adapter_error"] == 0.0
     assert found.metrics()["health/episodes_adapter_timeout"] == 0.0
     assert found.never_graded == 0
+
+
+def test_answers_that_were_cut_and_are_all_good_are_solved_and_not_cut():
+    ended = turn([1, 2], [7] * 4, 1.0, stop_reason="length", stop__max_tokens=1.0)
+
+    found = health(group(episode(ended), episode(ended)))
+
+    assert found.cause is Cause.equal_rewards
+    assert "which is a good one: give harder problems, or stop here" in str(found.advice())

@@ -107,6 +107,10 @@ def _equal_rewards(health: "StepHealth") -> str:
     seen = f"in each of {health.groups} groups all rewards are equal"
     if health.reward_lowest == health.reward_highest:
         seen = f"every episode got the reward {health.reward_lowest:g} ({_all(health)})"
+    if 2 * health.unscored >= health.episodes:
+        return f"{seen}, and {health.unscored} were not scored: {FASTER}; {WHICH_ERROR}."
+    if health.reward_lowest >= GOOD_REWARD:
+        return f"{seen}, which is a good one: give harder problems, or stop here."
     if 2 * health.cut >= health.episodes:
         return (
             f"{seen}, and {health.cut} hit a limit of tokens (max_tokens={health.max_tokens}): "
@@ -114,10 +118,6 @@ def _equal_rewards(health: "StepHealth") -> str:
         )
     if 2 * health.parse_errors >= health.episodes:
         return f"{seen}, and {health.parse_errors} could not be parsed: check the renderer."
-    if 2 * health.unscored >= health.episodes:
-        return f"{seen}, and {health.unscored} were not scored: {FASTER}; {WHICH_ERROR}."
-    if health.reward_lowest >= GOOD_REWARD:
-        return f"{seen}, which is a good one: give harder problems, or stop here."
     return f"{seen}: give easier problems, a finer reward, larger groups or a higher temperature."
 
 

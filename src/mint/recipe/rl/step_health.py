@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any
 
-from mint.recipe.rl.step_advice import advice_for
+from mint.recipe.rl.step_advice import GOOD_REWARD, advice_for
 
 CLIPPED_OUTSIDE = (0.8, 1.2)
 """Ratios outside are those that the loss `ppo` clips by default; the same yardstick for every loss."""
@@ -116,6 +116,8 @@ class StepHealth:
             return None if self.datums_without_signal < self.datums else Cause.no_signal
         if self.largest_group <= 1:
             return Cause.group_of_one
+        if self.reward_lowest >= GOOD_REWARD and not self.unscored:
+            return Cause.equal_rewards  # solved, however the answers ended
         for cause, count in (
             (Cause.no_room, self.no_room),
             (Cause.cut, self.cut),
