@@ -93,6 +93,15 @@ def test_the_config_reaches_the_service(tmp_path: Path):
     assert stepped.arguments["adam_params"].learning_rate == 3e-4
 
 
+def test_the_adapter_knows_the_model_of_its_run(tmp_path: Path):
+    adapter = Repeats()
+
+    run_grpo(adapter, config(tmp_path, rank=4), service_client=service())
+
+    info = adapter.get_model_info()
+    assert (info.model_name, info.lora_rank) == (MODEL, 4)
+
+
 def test_prompts_are_taken_in_order_and_begin_again(tmp_path: Path):
     fake = service()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.recipe.rl import players
-from tests.rl_core.world import MODEL, SaysYes, advantages, rows, service
+from tests.rl_core.world import MODEL, TOKENIZER, SaysYes, advantages, rows, service
 
 from mint.recipe.exceptions import ConfigurationError
 from mint.recipe.rl.train import Config, main
@@ -28,6 +28,23 @@ def test_fields_go_where_they_belong_and_shared_ones_to_both():
     assert (data.adapter, data.prompts) == (adapter, ["a"])
     assert (data.model_name, data.renderer_name, data.seed) == (MODEL, "qwen3", 4)
     assert (data.batch_size, data.group_size) == (2, 2)
+
+
+def test_the_adapter_knows_the_model_of_its_run(tmp_path: Path):
+    for rank, fields in ((8, {"lora_rank": 8}), (32, {})):
+        adapter = SaysYes()
+        config = train_config(
+            adapter, ["a"], **NEEDED, **fields, service_client=service(),
+            log_path=str(tmp_path / str(rank)), renderer_name="qwen3_instruct",
+        )  # fmt: skip
+
+        players.run(main(config))
+
+        info = adapter.get_model_info()
+        assert (info.model_name, info.lora_rank, info.renderer_name) == (
+            MODEL, rank, "qwen3_instruct",
+        )  # fmt: skip
+        assert adapter.get_tokenizer() is TOKENIZER
 
 
 def test_a_field_that_there_is_not_is_refused_with_those_that_are_near():

@@ -66,6 +66,8 @@ class AdapterDatasetBuilder(RLDatasetBuilder):
     model_name: str
     renderer_name: str | None = None
     """Writes prompts of words. None: the recommended one of the model."""
+    lora_rank: int | None = None
+    """Of the adapter that is trained, for RLAdapter.get_model_info; None: not told."""
     seed: int | None = 0
     """Prompts are shuffled once, by this seed alone; each epoch goes through them in that order. None:
     they stay as they are given."""
@@ -85,7 +87,9 @@ class AdapterDatasetBuilder(RLDatasetBuilder):
         Raises:
             DataFormatError: a prompt has no form that can be sent.
         """
-        maker = GroupMaker(self.adapter, self.model_name, self.renderer_name)
+        maker = GroupMaker(
+            self.adapter, self.model_name, self.renderer_name, lora_rank=self.lora_rank
+        )
         prompts = self._listed(self.prompts)
         if self.seed is not None:
             random.Random(self.seed).shuffle(prompts)

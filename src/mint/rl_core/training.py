@@ -36,7 +36,9 @@ def train_config(adapter: Any, prompts: Any = None, **fields: Any) -> Config:
     data = {name: value for name, value in fields.items() if name in of_data}
     run = {name: value for name, value in fields.items() if name in of_run}
     builder = AdapterDatasetBuilder(adapter=adapter, prompts=prompts, **data)
-    return Config(dataset_builder=builder, **run)
+    config = Config(dataset_builder=builder, **run)
+    told = chz.replace(builder, lora_rank=config.lora_rank)  # also where it is the default
+    return chz.replace(config, dataset_builder=told)
 
 
 def _refuse_unknown(given: set[str], known: set[str]) -> None:
