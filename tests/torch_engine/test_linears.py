@@ -46,6 +46,10 @@ def base(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> nn.
     return nn.Linear(IN, OUT).requires_grad_(False)
 
 
+def lora_linear(base: nn.Linear, context: AdapterContext) -> LoraLinear:
+    return LoraLinear(frozen.matrices_of([base], keep_plain=False)[0], NAME, context)
+
+
 def gradient(leaf: Tensor) -> Tensor:
     assert leaf.grad is not None
     return leaf.grad.double()
@@ -68,7 +72,7 @@ def by_hand(base: nn.Linear, x: Tensor, counts: Sequence[tuple[AdapterWeights | 
 
 def test_gradients_of_several_adapters_are_those_of_autograd(base):
     context = AdapterContext()
-    linear = LoraLinear(base, NAME, context, keep_plain=False)
+    linear = lora_linear(base, context)
     counts = [(trained(0), 5), (None, 3), (trained(1, rank=2), 7)]
     x = torch.randn(15, IN, requires_grad=True)
     g = torch.randn(15, OUT)
@@ -85,14 +89,16 @@ def test_gradients_of_several_adapters_are_those_of_autograd(base):
         assert adapter.flat_grad.count_nonzero() == a.numel() + b.numel()  # and nothing else
 
 
-def test_linears_that_read_one_x_give_what_they_give_one_by_one():
+@pytest.mark.parametrize("bias", [True, False])
+def test_linears_that_read_one_x_give_what_they_give_one_by_one(bias):
     """Values, the sum of their gradients of x, and each adapter's own; ranks mixed, rows bare."""
     torch.manual_seed(0)
     targets = tuple(Target(f"model.layers.0.self_attn.{n}_proj", IN, o) for n, o in SIZES)
     context = AdapterContext()
+    plain = [nn.Linear(IN, t.out_features, bias=bias) for t in targets]
     linears = [
-        LoraLinear(nn.Linear(IN, t.out_features), t.name, context, keep_plain=False)
-        for t in targets
+        LoraLinear(matrix, t.name, context)
+        for matrix, t in zip(frozen.matrices_of(plain, keep_plain=False), targets, strict=True)
     ]
     x = torch.randn(2, 6, IN)
     gs = [torch.randn(2, 6, t.out_features) for t in targets]
@@ -115,7 +121,7 @@ def test_linears_that_read_one_x_give_what_they_give_one_by_one():
 
 def test_the_first_layer_needs_no_gradient_of_its_input(base):
     context = AdapterContext()
-    linear, adapter = LoraLinear(base, NAME, context, keep_plain=False), trained(0)
+    linear, adapter = lora_linear(base, context), trained(0)
     with context.rows([(adapter, 4)]):
         linear(torch.randn(4, IN)).sum().backward()
     assert gradient(adapter.pairs[NAME][1]).abs().sum() > 0
@@ -123,7 +129,7 @@ def test_the_first_layer_needs_no_gradient_of_its_input(base):
 
 def test_a_pinned_adapter_is_only_read(base):
     context = AdapterContext()
-    linear, fixed = LoraLinear(base, NAME, context, keep_plain=False), pinned(0)
+    linear, fixed = lora_linear(base, context), pinned(0)
     x = torch.randn(4, IN, requires_grad=True)
     with context.rows([(fixed, 4)]):
         linear(x).sum().backward()
@@ -135,7 +141,7 @@ def test_a_pinned_adapter_is_only_read(base):
 def test_short_rows_of_many_adapters_are_batched_and_equal(base):
     """Ranks, scales and sets of linears mixed; some rows bare; one adapter with many rows."""
     context = AdapterContext()
-    linear = LoraLinear(base, NAME, context, keep_plain=False)
+    linear = lora_linear(base, context)
     counts = [
         (pinned(0), 3), (pinned(1, rank=2), 1), (None, 2), (pinned(2, train_attn=False), 2),
         (pinned(3, rank=7), 5), (pinned(4), BATCHED_ROWS + 1),
@@ -144,13 +150,13 @@ def test_short_rows_of_many_adapters_are_batched_and_equal(base):
     expected, _ = by_hand(base, x, counts)
     for _ in range(2):  # the second time they are in the bank already
         with torch.no_grad(), context.rows(counts):
-            assert len(context.pieces(NAME)) == 1  # the long one
+            assert len(context.pieces((NAME,))) == 1  # the long one
             torch.testing.assert_close(linear(x).double(), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_an_adapter_in_training_is_never_read_from_the_bank(base):
     context = AdapterContext()
-    linear = LoraLinear(base, NAME, context, keep_plain=False)
+    linear = lora_linear(base, context)
     moving, x = trained(0), torch.randn(3, IN)
     counts = [(moving, 1), (pinned(1), 1), (pinned(2), 1)]
     for _ in range(2):
@@ -195,3 +201,22 @@ def test_a_packed_matrix_agrees_with_the_plain_one():
     torch.testing.assert_close(matrix.back(g, x.clone()), x + g @ weight, rtol=1e-5, atol=1e-5)
     if frozen._can_pack(torch.float32):
         assert matrix.nbytes == 2 * weight.nbytes  # both ways packed, the plain one gone
+
+
+def test_weights_packed_as_one_are_one_product_and_each_its_own_way_back(monkeypatch):
+    torch.manual_seed(0)
+    plain = [nn.Linear(IN, out, bias=False).requires_grad_(False) for _, out in SIZES]
+    matrices, x = frozen.matrices_of(plain, keep_plain=False), torch.randn(7, IN)
+    if frozen._can_pack(torch.float32):
+        multiplied = []
+        multiply = frozen._multiply
+        monkeypatch.setattr(frozen, "_multiply", lambda *a: (multiplied.append(1), multiply(*a))[1])
+        frozen.products(x, matrices)
+        assert multiplied == [1]
+    for found, matrix, linear in zip(frozen.products(x, matrices), matrices, plain, strict=True):
+        torch.testing.assert_close(found, linear(x), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(matrix.product(x), linear(x), rtol=1e-5, atol=1e-5)
+        g = torch.randn(7, matrix.out_features)
+        torch.testing.assert_close(matrix.back(g), g @ linear.weight, rtol=1e-5, atol=1e-5)
+    some = frozen.products(x, matrices[1:])  # not all that were packed together
+    torch.testing.assert_close(some[1], plain[2](x), rtol=1e-5, atol=1e-5)

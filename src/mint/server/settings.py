@@ -69,6 +69,9 @@ class ServerSettings:
     """Number format of the base weights. "auto": bfloat16 on CUDA, else float32; adapters are float32."""
     threads: int | None = None
     """CPU threads of the engine. None: `OMP_NUM_THREADS`, else the cores this process may use (affinity, cgroup)."""
+    decode_threads: int | None = None
+    """Of those, the most that share one product with base weights in a decode round; the rest of a round
+    is too small to share. None: as many as pay. 1 where waking a thread takes long."""
     memory_limit_gib: float | None = None
     """Weights, adapters and caches together, looked at when a base model is loaded or an adapter made:
     what would go beyond is refused. None: 80 % of what is free at the start."""
@@ -110,8 +113,9 @@ class ServerSettings:
         _check_choice("log_format", self.log_format, LOG_FORMATS)
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port={self.port} is outside 0..65535.")
-        for name in ("threads", "memory_limit_gib", "max_sequences", "max_pending_samples",
-                     "session_timeout_s", "result_retention_s", "exit_when_idle_s"):  # fmt: skip
+        for name in ("threads", "decode_threads", "memory_limit_gib", "max_sequences",
+                     "max_pending_samples", "session_timeout_s", "result_retention_s",
+                     "exit_when_idle_s"):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(f"{name}={value}: give more than 0.")
@@ -161,8 +165,8 @@ class ServerSettings:
     def engine_fingerprint(self) -> str:
         """Equal for settings that mean the same engine process, over restarts of the API."""
         mine = (
-            "models", "on_demand", "preload", "device", "dtype", "threads", "memory_limit_gib",
-            "max_sequences", "batch_tokens", "training_share", "engine", "database",
+            "models", "on_demand", "preload", "device", "dtype", "threads", "decode_threads",
+            "memory_limit_gib", "max_sequences", "batch_tokens", "training_share", "engine", "database",
         )  # fmt: skip
         told = json.dumps([version("mint-rl"), *(getattr(self, name) for name in mine)])
         return hashlib.sha256(told.encode()).hexdigest()[:16]

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from mint.torch_engine.adapter_bank import AdapterBank
-from mint.torch_engine.lora import AdapterWeights, TrainedAdapter
+from mint.torch_engine.lora import AdapterWeights, Stack, TrainedAdapter
 
 Counts = Sequence[tuple[AdapterWeights | None, int]]
 """(adapter, how many packed tokens in a row are its own); None is the bare base model."""
@@ -35,43 +35,24 @@ class Rows:
     adapter: AdapterWeights
 
     def of(self, x_TI: Tensor) -> Tensor:
-        return x_TI if self.start == 0 and self.stop == len(x_TI) else x_TI[self.start : self.stop]
+        whole = self.start == 0 and self.stop == x_TI.shape[0]
+        return x_TI if whole else x_TI[self.start : self.stop]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Piece:
-    """A run of rows and what its adapter adds to linears that read the same x: one product with
-    all A, and one with each B.
-
-    Attributes:
-        a_SI: A of each linear, one below the other.
-        a_grad_SI: where their gradients are summed; None for an adapter that is only read.
-        bs: B `[O, R]` of each linear.
-    """
+    """A run of rows and what its adapter adds to linears that read the same x."""
 
     run: Rows
-    a_SI: Tensor
-    a_grad_SI: Tensor | None
-    bs: tuple[Tensor, ...]
-    scale: float
-
-    @classmethod
-    def of(cls, run: Rows, names: Sequence[str]) -> "Piece | None":
-        """None where the adapter leaves these linears as they are."""
-        pairs = run.adapter.pairs
-        if names[0] not in pairs:
-            return None
-        every_a, every_b = zip(*(pairs[name] for name in names), strict=True)
-        grads = [a.grad for a in every_a if a.grad is not None]
-        a_grad_SI = _stacked(grads) if grads else None
-        return cls(run, _stacked(every_a), a_grad_SI, every_b, run.adapter.layout.scale)
+    stack: Stack
 
     def add_(self, x_TI: Tensor, ys: Sequence[Tensor]) -> Tensor:
         """y += scale * (x A^T) B^T for each linear's y `[T, O]`, in place; returns x A^T `[T, S]`."""
-        low_TS = F.linear(self.run.of(x_TI).to(self.a_SI.dtype), self.a_SI)
-        rank = low_TS.shape[1] // len(self.bs)
-        for y_TO, u_TR, b_OR in zip(ys, low_TS.split(rank, dim=1), self.bs, strict=True):
-            add_product_(self.run.of(y_TO), u_TR, b_OR.t(), self.scale)
+        run, stack = self.run, self.stack
+        low_TS = F.linear(run.of(x_TI).to(stack.a_SI.dtype), stack.a_SI)
+        us = low_TS.split(low_TS.shape[1] // len(ys), dim=1) if len(ys) > 1 else (low_TS,)
+        for y_TO, u_TR, b_OR in zip(ys, us, stack.bs, strict=True):
+            add_product_(run.of(y_TO), u_TR, b_OR.t(), stack.scale)
         return low_TS
 
 
@@ -160,23 +141,20 @@ class AdapterContext:
         finally:
             self._runs, self._batched = before
 
-    def pieces(self, *names: str) -> list[Piece]:
-        """For a pass with a backward: the runs whose adapter extends these linears, which read the
-        same x; those in the bank aside."""
-        found = [Piece.of(run, names) for run in self._runs]
-        return [piece for piece in found if piece is not None]
+    def pieces(self, names: tuple[str, ...]) -> list[Piece]:
+        """The runs whose adapter extends these linears, which read the same x; those in the bank
+        aside."""
+        found = ((run, run.adapter.stack(names)) for run in self._runs)
+        return [Piece(run, stack) for run, stack in found if stack]
 
-    def add_(self, name: str, x_TI: Tensor, y_TO: Tensor) -> None:
-        """y += scale * (x A^T) B^T on every row whose adapter extends this linear. In place, and
-        without a graph."""
-        # no Pieces: making one takes a quarter of a linear's time at one row
-        for run in self._runs:
-            if pair := run.adapter.pairs.get(name):
-                a_RI, b_OR = pair
-                u_TR = F.linear(run.of(x_TI).to(a_RI.dtype), a_RI)
-                add_product_(run.of(y_TO), u_TR, b_OR.t(), run.adapter.layout.scale)
+    def add_(self, names: tuple[str, ...], x_TI: Tensor, ys: Sequence[Tensor]) -> None:
+        """y += scale * (x A^T) B^T for each linear's y, on every row whose adapter extends it. In
+        place, and without a graph."""
+        for piece in self.pieces(names):
+            piece.add_(x_TI, ys)
         if self._batched:
-            self._batched.add_(name, x_TI, y_TO)
+            for name, y_TO in zip(names, ys, strict=True):
+                self._batched.add_(name, x_TI, y_TO)
 
 
 def add_product_(y: Tensor, left: Tensor, right: Tensor, scale: float) -> None:
@@ -185,15 +163,6 @@ def add_product_(y: Tensor, left: Tensor, right: Tensor, scale: float) -> None:
         y.addmm_(left, right, alpha=scale)
     else:
         y.add_((left @ right).to(y.dtype), alpha=scale)
-
-
-def _stacked(neighbours: Sequence[Tensor]) -> Tensor:
-    """Matrices that follow each other in an adapter's memory as one `[S, I]`, without a copy."""
-    first, rows = neighbours[0].detach(), 0
-    for matrix in neighbours:
-        assert matrix.storage_offset() == first.storage_offset() + rows * first.shape[1]
-        rows += len(matrix)
-    return first.as_strided((rows, first.shape[1]), first.stride())
 
 
 def _runs(counts: Counts) -> list[Rows]:

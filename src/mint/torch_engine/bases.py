@@ -168,7 +168,7 @@ class Bases:
         module = load_module(
             files, dtype=settings.dtype, device=settings.device, attention=attention.ATTENTION
         )
-        decoder = Decoder(module)
+        decoder = Decoder(module, settings.decode_threads)
         tokenizer: Tokenizer = load_tokenizer(files.folder)
         decoding = Decoding(
             decoder,

@@ -4,6 +4,7 @@ Shapes: T packed tokens, E model width, N rows, V vocabulary.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from mint.torch_engine.frozen import FrozenMatrix
 from mint.torch_engine.fused import fuse
 from mint.torch_engine.linears import LoraLinear, wrap_linears
 from mint.torch_engine.lora import Target
+from mint.torch_engine.threads import few_rows
 
 
 class Decoder:
@@ -27,14 +29,19 @@ class Decoder:
     AttentionPlan only, so sampler and trainer agree by construction.
     """
 
-    def __init__(self, module: PreTrainedModel) -> None:
+    def __init__(self, module: PreTrainedModel, decode_threads: int | None = None) -> None:
         """Takes `module` over: its linears, norms, MLPs and attention are replaced. It must have been
-        loaded with attn_implementation=attention.ATTENTION."""
+        loaded with attn_implementation=attention.ATTENTION.
+
+        Args:
+            decode_threads: CPU threads of a product where few rows are computed; None: all.
+        """
         embedding_VE = module.get_input_embeddings().weight
         assert isinstance(embedding_VE, Tensor)
         self.embedding_VE = embedding_VE
         self.device, self.dtype = embedding_VE.device, embedding_VE.dtype
         self._context = AdapterContext(self.device)
+        self._decode_threads = decode_threads
         fuse(module)
         self.targets: tuple[Target, ...] = wrap_linears(module, self._context)
         self._module = module.eval()
@@ -95,7 +102,8 @@ class Decoder:
         if course:
             own = replace(course, tick=self._aside(course.tick))
             steering["mint_steering"] = Steering(own, lambda: self._context.rows(counts))
-        with self._context.rows(counts, may_pause=course is not None):
+        few = few_rows(len(tokens_T), self._decode_threads) if course is None else nullcontext()
+        with self._context.rows(counts, may_pause=course is not None), few:
             out = self._module.base_model(
                 input_ids=tokens_T.unsqueeze(0),
                 position_ids=positions_T.unsqueeze(0),

@@ -72,6 +72,8 @@ class GatedMlp(nn.Module):
     Source: Shazeer 2020, arXiv:2002.05202, eq. 6.
     """
 
+    READ_ONE_X = ("gate_proj", "up_proj")
+
     def __init__(self, gate: nn.Module, up: nn.Module, down: nn.Module) -> None:
         super().__init__()
         self.gate_proj, self.up_proj, self.down_proj = gate, up, down

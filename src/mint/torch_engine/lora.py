@@ -4,12 +4,12 @@ An adapter is one flat float32 buffer. A of every target comes first, then B of 
 a view `[R, in]` or `[out, R]`. So pinning a version is one copy, an optimizer step one fused pass,
 and a checkpoint a set of views.
 
-Shapes: R rank.
+Shapes: I/O features in and out, R rank, S ranks of several linears together.
 """
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -74,6 +74,23 @@ class Layout:
         return {name: (a[name], b[name]) for name in a}
 
 
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """What an adapter adds to linears that read the same x: one product with all A, and one with
+    each B.
+
+    Attributes:
+        a_SI: A of each linear, one below the other.
+        a_grad_SI: where their gradients are summed; None for an adapter that is only read.
+        bs: B `[O, R]` of each linear.
+    """
+
+    a_SI: Tensor
+    a_grad_SI: Tensor | None
+    bs: tuple[Tensor, ...]
+    scale: float
+
+
 @dataclass(eq=False)
 class AdapterWeights:
     """One version of an adapter's weights, ready for a forward pass.
@@ -88,10 +105,24 @@ class AdapterWeights:
 
     def __post_init__(self) -> None:
         self.pairs = self.layout.views(self.flat)
+        self._stacks: dict[tuple[str, ...], Stack | None] = {}
 
     @property
     def nbytes(self) -> int:
         return self.flat.numel() * self.flat.element_size()
+
+    def stack(self, names: tuple[str, ...]) -> Stack | None:
+        """What is added to these linears, neighbours in the layout; None where they are left as they
+        are. Made once: gathering takes as long as a linear at one row."""
+        if names not in self._stacks:
+            self._stacks[names] = self._stacked(names) if names[0] in self.pairs else None
+        return self._stacks[names]
+
+    def _stacked(self, names: tuple[str, ...]) -> Stack:
+        every_a, every_b = zip(*(self.pairs[name] for name in names), strict=True)
+        grads = [a.grad for a in every_a if a.grad is not None]
+        a_grad_SI = _one_matrix(grads) if grads else None
+        return Stack(_one_matrix(every_a), a_grad_SI, every_b, self.layout.scale)
 
     def pinned(self) -> "AdapterWeights":
         """A copy that later optimizer steps do not reach."""
@@ -116,6 +147,15 @@ class TrainedAdapter(AdapterWeights):
 
     def clear_grad(self) -> None:
         self.flat_grad.zero_()
+
+
+def _one_matrix(neighbours: Sequence[Tensor]) -> Tensor:
+    """Matrices that follow each other in an adapter's memory as one `[S, I]`, without a copy."""
+    first, rows = neighbours[0].detach(), 0
+    for matrix in neighbours:
+        assert matrix.storage_offset() == first.storage_offset() + rows * first.shape[1]
+        rows += len(matrix)
+    return first.as_strided((rows, first.shape[1]), first.stride())
 
 
 def trained_bytes(layout: Layout) -> int:

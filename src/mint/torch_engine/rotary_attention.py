@@ -21,6 +21,8 @@ class RotaryAttention(nn.Module):
     """o(attend(rotated(q(x)), rotated(k(x)), v(x))), in place of a transformers module that computes
     the same."""
 
+    READ_ONE_X = ("q_proj", "k_proj", "v_proj")
+
     def __init__(self, theirs: Any) -> None:
         super().__init__()
         self.q_proj, self.k_proj, self.v_proj = theirs.q_proj, theirs.k_proj, theirs.v_proj

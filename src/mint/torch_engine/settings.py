@@ -22,6 +22,9 @@ class EngineSettings:
     """Of the base weights and activations; adapters, gradients and logits are always float32."""
     threads: int | None = None
     """Of torch's kernels; None leaves torch's own choice."""
+    decode_threads: int | None = None
+    """Of those, for one product of base weights where few rows are computed, as in a decode round;
+    what else there is to do for few rows runs on one (threads.py). None: as many as pay."""
     memory_limit_bytes: int | None = None
     """Weights, adapters and KV cache together, looked at when a base model is loaded or an adapter made:
     idle bases make room, and what would go beyond is refused. None: 80 % of what is free when the
@@ -50,6 +53,8 @@ class EngineSettings:
                 f"training_share={self.training_share}: give a number between 0 and 1, without "
                 "both ends; 0.5 shares the device evenly."
             )
+        if self.decode_threads is not None and self.decode_threads < 1:
+            raise ConfigError(f"decode_threads={self.decode_threads}: give at least 1.")
         if self.batch_tokens < 1:
             raise ConfigError(f"batch_tokens={self.batch_tokens}: give at least 1.")
 

@@ -25,7 +25,12 @@ def torch_engine(settings: ServerSettings, on_progress: OnProgress) -> Engine:
     """
     device = choose_device(settings.device)
     dtype = choose_dtype(settings.dtype, device)
-    _log.info("engine: %d threads, %s, %s", torch.get_num_threads(), dtype, device)
+    threads = torch.get_num_threads()
+    shared = min(settings.decode_threads or threads, threads)
+    _log.info(
+        "engine: %d threads, at most %d to a product in decode rounds, %s, %s",
+        threads, shared, dtype, device,
+    )  # fmt: skip
     return TorchEngine(
         EngineSettings(
             models=settings.models,
@@ -34,6 +39,7 @@ def torch_engine(settings: ServerSettings, on_progress: OnProgress) -> Engine:
             device=device,
             dtype=dtype,
             threads=settings.threads,
+            decode_threads=settings.decode_threads,
             memory_limit_bytes=settings.memory_limit_bytes,
             max_sequences=settings.max_sequences,
             batch_tokens=settings.batch_tokens,
