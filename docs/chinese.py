@@ -111,6 +111,7 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         'Where to compute: "cpu", "cuda", "cuda:N" or "mps". "auto": CUDA if there is a device, else the CPU.': '在哪里计算："cpu"、"cuda"、"cuda:N" 或 "mps"。"auto"：有 CUDA 设备就用 CUDA，否则用 CPU。',
         'Number format of the base weights. "auto": bfloat16 on CUDA, else float32; adapters are float32.': '基座权重的数值格式。"auto"：CUDA 上用 bfloat16，其余用 float32；适配器一律 float32。',
         'CPU threads of the engine. None: `OMP_NUM_THREADS`, else the cores this process may use (affinity, cgroup).': '引擎的 CPU 线程数。不给：取 `OMP_NUM_THREADS`，否则取本进程可用的核数（按 CPU 亲和性和 cgroup）。',
+        'Of those, the most that share one product with base weights in a decode round; the rest of a round is too small to share. None: as many as pay. 1 where waking a thread takes long.': '其中最多由几个线程分担解码轮次里与基座权重的一次乘积；一轮中的其他运算太小，不值得分担。不给：划算的话就用，能用几个用几个。唤醒线程很慢的机器上取 1。',
         'Weights, adapters and caches together, looked at when a base model is loaded or an adapter made: what would go beyond is refused. None: 80 % of what is free at the start.': '权重、适配器和缓存合计的上限，在加载基座模型和新建适配器时检查，会超出的就拒绝。不给：启动时空闲内存的 80 %。',
         'Sequences decoded side by side. More wait their turn; each needs room in the KV cache.': '同时解码的序列数，更多的要排队；每条序列都要占用 KV 缓存。',
         "A session silent for longer is ended and its live weights are freed. Upstream's clients send a heartbeat every 10 s, but a laptop may sleep for some minutes.": '会话超过这么久没有动静就结束，并释放其内存中的权重。上游的客户端每 10 秒发一次心跳，但笔记本可能会休眠几分钟。',
