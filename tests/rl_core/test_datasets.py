@@ -172,7 +172,13 @@ def test_prompts_that_are_none_are_refused(prompts: Any):
         built(prompts=prompts)
 
 
-@pytest.mark.parametrize("fields", [{"batch_size": 0}, {"group_size": 0}, {"adapter": "mine"}])
+def _scores(prompt: Any, response: Any) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    "fields", [{"batch_size": 0}, {"group_size": 0}, {"adapter": "mine"}, {"adapter": _scores}]
+)
 def test_fields_that_cannot_be_meant_are_refused_when_the_config_is_made(fields: dict[str, Any]):
     [name] = fields
 

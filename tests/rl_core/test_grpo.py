@@ -273,10 +273,15 @@ def test_a_model_that_the_server_has_not_is_refused_with_those_that_it_has(tmp_p
     )
 
 
+def two_arguments(prompt: Any, response: Any) -> float:
+    return 1.0
+
+
 @pytest.mark.parametrize(
     ("adapter", "cfg", "prompts", "says"),
     [
-        (SaysYes, None, ["a"], r"takes an RLAdapter, such as SaysYes\(\)"),
+        (SaysYes, None, ["a"], r"run_grpo takes one of it: SaysYes\(\)"),
+        (two_arguments, None, ["a"], r"takes an object of a subclass of RLAdapter"),
         (SaysYes(), None, None, r"SaysYes scores tokens, so run_grpo has to be told what to ask"),
         (Repeats(), None, ["a"], r"Repeats makes its prompts itself.*leave prompts out"),
         (SaysYes(), ["a"], ["a"], r"cfg is list \['a'\].*prompts=\[...\]"),

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from mint.recipe.exceptions import ConfigurationError
 from mint.recipe.model_info import get_recommended_renderer_name
@@ -17,6 +17,8 @@ from mint.rl_core.sample_based import SampleScorer, is_sample_based, prompt_of
 AdapterSource: TypeAlias = RLAdapter | Callable[..., RLAdapter]
 """An adapter, for all groups; or a class or function that makes one for each, of the tokenizer or of
 nothing."""
+
+AN_ADAPTER = "an object of a subclass of RLAdapter, with `def __call__(self, prompt, response)`"
 
 
 @dataclass
@@ -68,7 +70,8 @@ class GroupMaker:
             if self.adapter.tokenizer is None:
                 self._introduce(self.adapter)
             return self.adapter
-        made = self.adapter(self.tokenizer) if _takes_argument(self.adapter) else self.adapter()
+        takes_tokenizer = _can_be_given(self.adapter, None)
+        made = self.adapter(self.tokenizer) if takes_tokenizer else self.adapter()
         if not isinstance(made, RLAdapter):
             raise ConfigurationError(
                 f"{_name(self.adapter)} made {type(made).__name__}, and not an RLAdapter."
@@ -102,19 +105,21 @@ class _Unconnected:
 
 def check_source(adapter: Any) -> None:
     """Raises ConfigurationError for what can be no adapter and make none."""
-    if not isinstance(adapter, RLAdapter) and not callable(adapter):
+    if isinstance(adapter, RLAdapter):
+        return
+    if not callable(adapter) or not (_can_be_given(adapter, None) or _can_be_given(adapter)):
         raise ConfigurationError(
-            f"adapter={adapter!r:.100}: give an RLAdapter, or a class or function that makes one for "
-            "each group."
+            f"adapter={adapter!r:.100}: give {AN_ADAPTER}, or a class or function that makes one for "
+            "each group, of the tokenizer or of nothing."
         )
 
 
-def _takes_argument(make: Callable[..., RLAdapter]) -> bool:
+def _can_be_given(make: Callable[..., Any], *arguments: Any) -> bool:
     try:
-        inspect.signature(make).bind(cast(Any, None))
+        inspect.signature(make).bind(*arguments)
     except TypeError:
         return False
-    except ValueError:  # no signature: written in another language
+    except ValueError:  # no signature: its call will tell
         return True
     return True
 

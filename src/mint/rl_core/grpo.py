@@ -8,25 +8,21 @@ folder, and goes on from one.
 
 import asyncio
 import inspect
-import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import chz
-
-from mint.recipe.exceptions import CheckpointError, ConfigurationError, DataFormatError
+from mint.recipe.exceptions import CheckpointError, ConfigurationError
 from mint.recipe.rl import train
-from mint.recipe.rl.types import RLDataset, RLDatasetBuilder
 from mint.recipe.service import Service
 from mint.recipe.stores.checkpoints import get_last_checkpoint
 from mint.rl_core.adapter import RLAdapter
 from mint.rl_core.config import RLConfig
-from mint.rl_core.environment import AdapterGroupBuilder
-from mint.rl_core.group_maker import GroupMaker
+from mint.rl_core.group_maker import AN_ADAPTER
+from mint.rl_core.grpo_data import GrpoDatasetBuilder
 from mint.rl_core.prompts import as_prompts
-from mint.rl_core.running import away_from_loop, run_to_end
+from mint.rl_core.running import run_to_end
 from mint.rl_core.sample_based import is_sample_based
 
 RECIPE_NAME = "mint.rl_core"
@@ -88,10 +84,12 @@ async def run_grpo_async(
         await _require_offered(service, cfg.model)
         config = _config(cfg, builder, service.client)
         await train.main(config, on_step=reporter)
-    if not reporter.has_steps:
-        _say(
+    if not reporter.has_steps:  # said on stderr: stdout has the lines that scripts read
+        print(
             f"{config.log_path} has all of its {cfg.steps} steps already, so nothing was trained. Give "
-            "more steps, or another log_path."
+            "more steps, or another log_path.",
+            file=sys.stderr,
+            flush=True,
         )
     path = _saved(config.log_path)
     print(f"Saved: {path}", flush=True)
@@ -105,10 +103,9 @@ def _prompts(adapter: Any, prompts: Any) -> list[Any] | None:
         ConfigurationError: adapter and prompts do not fit.
     """
     if not isinstance(adapter, RLAdapter):
-        name = getattr(adapter, "__name__", type(adapter).__name__)
-        raise ConfigurationError(
-            f"run_grpo takes an RLAdapter, such as {name}(), not {adapter!r:.100}."
-        )
+        is_class = isinstance(adapter, type) and issubclass(adapter, RLAdapter)
+        wanted = f"one of it: {adapter.__name__}()" if is_class else AN_ADAPTER
+        raise ConfigurationError(f"adapter={adapter!r:.100}: run_grpo takes {wanted}.")
     name = type(adapter).__name__
     if is_sample_based(adapter):
         if prompts is not None:
@@ -148,7 +145,7 @@ async def _require_offered(service: Service, model: str) -> None:
         )
 
 
-def _config(cfg: RLConfig, builder: "GrpoDatasetBuilder", client: Any) -> train.Config:
+def _config(cfg: RLConfig, builder: GrpoDatasetBuilder, client: Any) -> train.Config:
     folder: dict[str, Any] = {} if cfg.log_path is None else {"log_path": cfg.log_path}
     return train.Config(
         dataset_builder=builder,
@@ -182,79 +179,8 @@ class _Reporter:
             await told
 
 
-def _say(line: str) -> None:
-    """To a person; stdout has the lines that scripts read."""
-    print(line, file=sys.stderr, flush=True)
-
-
 def _saved(log_path: str) -> str:
     record = get_last_checkpoint(log_path, "sampler_path")
     if record is None or record.sampler_path is None:
         raise CheckpointError(f"{log_path} has no checkpoint with weights to sample from.")
     return record.sampler_path
-
-
-# -------------------------------------------------------------------- data
-
-
-class GrpoDataset(RLDataset):
-    """One batch a step: new samples of the adapter, or the next prompts of a list that has no end."""
-
-    def __init__(self, builder: "GrpoDatasetBuilder") -> None:
-        self._adapter, self._prompts, self._cfg = builder.adapter, builder.prompts, builder.cfg
-        self._maker = GroupMaker(builder.adapter, self._cfg.model, lora_rank=self._cfg.rank)
-
-    def bind(self, training_client: Any) -> None:
-        self._maker.bind(training_client)
-        vocabulary = self._adapter.get_model_info().vocab_size
-        shown = "unknown" if vocabulary is None else f"{vocabulary:,}"
-        print(f"Model: {self._cfg.model}, Vocab: {shown}", flush=True)
-
-    def get_batch(self, index: int) -> Sequence[AdapterGroupBuilder]:
-        """The groups of one step.
-
-        Raises:
-            DataFormatError: `build_dataset` gave no samples, or `make_prompt` no tokens.
-        """
-        return away_from_loop(lambda: self._batch(index))  # it calls methods of the user's
-
-    def __len__(self) -> int:
-        return self._cfg.steps
-
-    def _batch(self, index: int) -> list[AdapterGroupBuilder]:
-        questions = self._samples() if self._prompts is None else self._next_prompts(index)
-        return [self._maker.group(question, self._cfg.group) for question in questions]
-
-    def _next_prompts(self, index: int) -> list[Any]:
-        assert self._prompts is not None
-        count = len(self._prompts)
-        batch = min(self._cfg.batch, count)  # once each: twice would be two groups of one problem
-        return [self._prompts[(index * batch + place) % count] for place in range(batch)]
-
-    def _samples(self) -> list[Any]:
-        name = f"{type(self._adapter).__name__}.build_dataset"
-        built = self._adapter.build_dataset()
-        if inspect.iscoroutine(built):
-            built = asyncio.run(built)
-        try:
-            samples = list(itertools.islice(built, self._cfg.batch))
-        except TypeError:
-            raise DataFormatError(
-                f"{name} gave {type(built).__name__} {built!r:.60}. It has to give a list of samples."
-            ) from None
-        if not samples:
-            raise DataFormatError(f"{name} gave no samples, so there is nothing to ask.")
-        return samples
-
-
-@chz.chz
-class GrpoDatasetBuilder(RLDatasetBuilder):
-    """Makes the data set of `run_grpo`."""
-
-    adapter: RLAdapter
-    prompts: Sequence[Any] | None
-    """None: the adapter's own samples."""
-    cfg: RLConfig
-
-    async def __call__(self) -> tuple[GrpoDataset, None]:
-        return GrpoDataset(self), None
