@@ -29,6 +29,7 @@ SHORT = (
     "overhead",
     "startup --threads 1",
     "recipe_budgets --repeats 3",
+    "slow_rewards --steps 1",
 )
 LONG = (
     "rl_step --long --steps 2",

@@ -297,6 +297,13 @@ CHINESE: Mapping[str, str] = MappingProxyType(
         "gradient vs HF+PEFT, relative": "梯度与 HF+PEFT 的相对误差",
         "sampler–trainer logprob, largest gap in nats": "采样与训练的对数概率之差的最大值，单位 nat",
         "fraction of roofline, whole short RL step": "整个短 RL 步达到 roofline 的比例",
+        "48 rewards of 2 s in an RL step: seconds that they add, of the slowest kind": "一个 RL 步里 48 个各需 2 秒的奖励：最慢的一种写法使这一步多出的秒数",
+        "reward": "奖励",
+        "seconds of a step": "一步的秒数",
+        "more than at once": "比立即给出多",
+        "at once": "立即给出",
+        "`__call__`, a thread each": "`__call__`，每次一个线程",
+        "`score_batch`, one call a group": "`score_batch`，每组一次调用",
         "start: `mint serve` to first sampled token, model cached": "启动：从 `mint serve` 到第一个采样 token，模型已缓存",
     }
 )  # fmt: skip

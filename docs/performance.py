@@ -86,6 +86,8 @@ CLAIMS: Sequence[Claim] = (
           lambda r: f"{r['logprob_gap_max']:.1e}", "parity"),
     Claim("fraction of roofline, whole short RL step", "45 %", "60 %", "rl_step",
           lambda r: _percent(r["roofline"]["fraction_cpu"]), "rl_step"),
+    Claim("48 rewards of 2 s in an RL step: seconds that they add, of the slowest kind",
+          "≤ 4 s", "≤ 2.5 s", "slow_rewards", lambda r: f"{max(r['growth_s'].values()):.1f} s", "slow_rewards"),
     Claim("start: `mint serve` to first sampled token, model cached", "≤ 10 s", "≤ 5 s", "startup",
           lambda r: f"{r['seconds_to_first_token']:.1f} s", "startup"),
 )  # fmt: skip
@@ -140,6 +142,27 @@ def machines(say: Say, folder: Path = RESULTS) -> tuple[Sequence[str], Sequence[
         "load at the start",
     )
     return [say(head) for head in heads], rows or [(say(NOT_MEASURED), *[""] * (len(heads) - 1))]
+
+
+SLOW_REWARDS = {
+    "instant": "at once",
+    "__call__": "`__call__`, a thread each",
+    "acall": "`acall`",
+    "score_batch": "`score_batch`, one call a group",
+}
+"""Kinds of rewards in slow_rewards.json, as a page says it."""
+
+
+def slow_rewards(say: Say, folder: Path = RESULTS) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """What 48 slow rewards add to a step."""
+    heads = [say("reward"), say("seconds of a step"), say("more than at once")]
+    result = read("slow_rewards", folder)
+    if not result:
+        return heads, [(say(NOT_MEASURED), "", "")]
+    return heads, [
+        (say(shown), f"{result['step_s'][name]:.1f}", f"{result['growth_s'][name]:.1f}")
+        for name, shown in SLOW_REWARDS.items()
+    ]
 
 
 def scaling(say: Say, folder: Path = RESULTS) -> str:

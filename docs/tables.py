@@ -141,6 +141,11 @@ def measured_on(say: Say) -> str:
     return _table(*performance.machines(say))
 
 
+def slow_rewards(say: Say) -> str:
+    """What benchmarks/results says of a step with slow rewards."""
+    return _table(*performance.slow_rewards(say))
+
+
 def real_model(say: Say) -> str:
     """What benchmarks/results says of bfloat16 on a real model."""
     return _table(*numerics.real_model(say))
@@ -166,6 +171,7 @@ TABLES: Mapping[str, Callable[[Say], str]] = {
     "claims": claims,
     "measured_on": measured_on,
     "scaling": performance.scaling,
+    "slow_rewards": slow_rewards,
     "real_model": real_model,
     "rl_config": rl_config,
 }
