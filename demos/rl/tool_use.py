@@ -4,6 +4,7 @@
 
 The model writes a program, a sandbox runs it, the output comes back as a message, and the model
 answers. The numbers are too large for a small model's head, so the tool has to be used, and well.
+
 Settings: MINT_BASE_MODEL, MINT_LORA_RANK, and MINT_RL_STEPS, _BATCH, _GROUP, _LR, _MAX_TOKENS and
 _TEMPERATURE. What to expect is in demos/README.md.
 """

@@ -3,8 +3,9 @@
     python demos/rl/verifiable_math.py
 
 The answer that a response is graded against is computed from the very numbers of its question.
-Minutes on two cores with the embedded model; demos/README.md says what to expect. Settings: MINT_BASE_MODEL,
-MINT_LORA_RANK, and MINT_RL_STEPS, _BATCH, _GROUP, _LR, _MAX_TOKENS and _TEMPERATURE.
+
+Settings: MINT_BASE_MODEL, MINT_LORA_RANK, and MINT_RL_STEPS, _BATCH, _GROUP, _LR, _MAX_TOKENS and
+_TEMPERATURE. What to expect is in demos/README.md.
 """
 
 import random
@@ -21,7 +22,7 @@ DEFAULTS = {
     "group": 8,
     "lr": 3e-4,
 }
-"""Where the environment says nothing: what the embedded model learns with, in minutes."""
+"""Where the environment says nothing: what the embedded model learns with in minutes."""
 
 
 @dataclass(frozen=True)
