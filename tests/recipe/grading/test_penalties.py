@@ -12,6 +12,7 @@ from mint.recipe.grading import (
     soft_overlong_penalty,
     weighted_sum,
 )
+from mint.rl_core import Reward
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,8 @@ def test_what_a_component_is_made_of_stays_visible():
     assert dict(graded.metadata) == {"correct": 1, "style": 0.5, "style/short": 1, "style/tidy": 0}
 
 
-def test_a_graded_score_unpacks_into_what_a_reward_takes():
-    score, metadata = Graded(0.5, {"a": 1})
-    assert (score, dict(metadata)) == (0.5, {"a": 1})
+def test_a_graded_score_unpacks_into_a_reward():
+    assert Reward(*Graded(0.5, {"a": 1})) == Reward(0.5, {"a": 1})
     assert float(Graded(0.5)) == 0.5
 
 

@@ -1,10 +1,12 @@
 r"""Answers to multiple choice: a letter, when the response says clearly which.
 
-extract_choice("The answer is B.")           -> "B"
-extract_choice("(b)")                        -> "B"
-extract_choice(r"Hence \boxed{\text{C}}")    -> "C"
-extract_choice("A good idea is to wait.")    -> None
-extract_choice("It is either (A) or (B).")   -> None
+    extract_choice("The answer is B.")           -> "B"
+    extract_choice("(b)")                        -> "B"
+    extract_choice(r"Hence \boxed{\text{C}}")    -> "C"
+    extract_choice("A good idea is to wait.")    -> None
+    extract_choice("It is either (A) or (B).")   -> None
+
+A response that leaves a doubt has no answer: to name every letter must not pay.
 """
 
 import re

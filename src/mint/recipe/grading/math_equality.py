@@ -50,7 +50,8 @@ def compare_math(text: str, expected: str, *, timeout_s: float = 5.0) -> MathVer
         timeout_s: of the comparison; waiting for a free worker and its start do not count.
 
     Raises:
-        ValueError: `expected` holds nothing that can be compared.
+        ValueError: `expected` holds nothing that can be compared. (Words do not raise: they are read
+            as products of their letters.)
         ImportError: the extra `grading` is not installed.
     """
     needed("math_verify", "compare_math")

@@ -61,11 +61,8 @@ def read_number(text: str, *, percent: Percent = "fraction") -> Fraction | None:
     if len(found) != 1:
         return None
     before, after = found[0].around
-    if re.match(r"[^\W\d_](?![^\W\d_])", after) or _UNIT.sub("", f"{before} ") + _UNIT.sub(
-        "", after
-    ):
-        return None
-    return _worth(found[0], percent)
+    beside = _UNIT.sub("", f"{before} ") + _UNIT.sub("", after)
+    return None if beside else _worth(found[0], percent)
 
 
 def number_matches(

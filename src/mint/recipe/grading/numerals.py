@@ -103,20 +103,7 @@ def numerals(plain_text: str) -> Iterator[Numeral]:
             yield Numeral(piece)
 
 
-_SIMPLER = str.maketrans(
-    {
-        "−": "-",
-        "⁄": "/",
-        "–": "-",
-        "‐": "-",
-        "‑": "-",
-        "－": "-",
-        "﹣": "-",
-        "＋": "+",
-        "％": "%",
-        "．": ".",
-    }
-)
+_SIMPLER = str.maketrans("−–‐‑－﹣＋％．⁄", "------+%./")
 _SUPERSCRIPT = re.compile("[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _VULGAR = re.compile("[¼-¾⅐-⅞↉]")
 
@@ -177,8 +164,7 @@ def _written_out(piece: re.Match[str]) -> Fraction | None:
 
 def _read_run(run: str) -> Fraction | None:
     run = run.rstrip(".,_'’:")
-    form = _WELL_FORMED.fullmatch(run)
-    if form is None or len(run) > MAX_DIGITS:
+    if len(run) > MAX_DIGITS or not (form := _WELL_FORMED.fullmatch(run)):
         return None
     decimals = len(form["decimals"] or "")
     return Fraction(int(re.sub(r"\D", "", run)), 10**decimals)
