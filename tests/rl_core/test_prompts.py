@@ -68,6 +68,11 @@ def test_one_prompt_in_place_of_a_list_is_refused(bad: Any):
         as_prompts(bad)
 
 
+def test_one_conversation_in_place_of_a_list_of_them_is_told_so():
+    with pytest.raises(DataFormatError, match=r"One conversation is a list by itself: \[\[...\]\]"):
+        as_prompts([{"role": "user", "content": "hi"}])
+
+
 def test_no_prompts_are_refused():
     with pytest.raises(DataFormatError, match="prompts is empty"):
         as_prompts([])

@@ -33,7 +33,8 @@ def as_prompts(prompts: Any) -> list[Prompt]:
         raise DataFormatError("prompts is empty: there is nothing to train on.")
     for place, prompt in enumerate(listed):
         if not _is_prompt(prompt):
-            raise DataFormatError(f"prompts[{place}] is {prompt!r:.100}. {_FORMS}.")
+            hint = " One conversation is a list by itself: [[...]]." if _is_talk(listed) else ""
+            raise DataFormatError(f"prompts[{place}] is {prompt!r:.100}. {_FORMS}.{hint}")
     return listed
 
 
