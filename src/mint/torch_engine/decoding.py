@@ -19,9 +19,9 @@ from mint.core.operations import Failure, Sample, SampleResult
 from mint.engine.protocol import Outcome
 from mint.engine.turns import round_cost
 from mint.torch_engine.admission import Admission, SamplingFigures
-from mint.torch_engine.contiguous_store import ContiguousStore
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.drawing import draw_first, draw_next
+from mint.torch_engine.kv_layouts import open_store
 from mint.torch_engine.kv_store import KvShape, KvStore
 from mint.torch_engine.lora import AdapterWeights
 from mint.torch_engine.prefilling import Stretch, next_stretches, prefill
@@ -53,6 +53,7 @@ class Decoding:
         eos_ids: frozenset[int],
         max_sequences: int,
         kv_tokens: int,
+        kv_layout: str = "auto",
         prefill_tokens: int = PREFILL_TOKENS,
         figures: SamplingFigures | None = None,
     ) -> None:
@@ -60,6 +61,7 @@ class Decoding:
         Args:
             max_sequences: how many may run at a time; others wait.
             kv_tokens: how many tokens of keys and values may be held.
+            kv_layout: one of kv_layouts.LAYOUTS.
             prefill_tokens: prompt tokens per round.
             figures: where to count what happens; several may share one.
         """
@@ -74,7 +76,7 @@ class Decoding:
             dtype=decoder.dtype,
             device=decoder.device,
         )
-        self._kv: KvStore[Any] = ContiguousStore(shape, kv_tokens)
+        self._kv: KvStore[Any] = open_store(kv_layout, shape, decoder.heads, kv_tokens)
         self._admission = Admission(self._kv, max_sequences, figures or SamplingFigures())
         self._requests: dict[OperationId, Request] = {}
         self._withdrawn: set[OperationId] = set()

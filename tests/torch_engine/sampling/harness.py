@@ -21,11 +21,13 @@ from mint.torch_engine.lora import TrainedAdapter
 END_IDS = (256, 258)
 """End tokens of the tiny models."""
 NO_STOP = Stop(eos=False)
+layout = "contiguous"
+"""Of keys and values; see the fixture `layout`."""
 
 
 def decoding_of(tiny: Tiny, **settings: Any) -> Decoding:
     tokenizer = Tokenizer.from_file(str(tiny.folder / "tokenizer.json"))
-    defaults: dict[str, Any] = {"max_sequences": 64, "kv_tokens": 20_000}
+    defaults: dict[str, Any] = {"max_sequences": 64, "kv_tokens": 20_000, "kv_layout": layout}
     return Decoding(tiny.decoder, tokenizer, eos_ids=frozenset(END_IDS), **(defaults | settings))
 
 

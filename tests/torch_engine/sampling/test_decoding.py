@@ -25,10 +25,13 @@ from mint.core.sampling import StopReason
 from mint.torch_engine import attention
 from mint.torch_engine.decoder import Decoder
 from mint.torch_engine.kv_cache import KvCache, Place
+from mint.torch_engine.kv_pages import Page, PagePool
 from mint.torch_engine.models.files import ModelFiles
 from mint.torch_engine.models.loader import load_module
 from mint.torch_engine.models.tiny import Family
 from mint.torch_engine.uniforms import stream, uniforms
+
+pytestmark = pytest.mark.usefixtures("layout")
 
 SHAPES: list[tuple[Family, dict[str, int | bool]]] = [
     ("llama", {"kv_heads": 2}),
@@ -204,7 +207,7 @@ def test_a_request_waits_for_kv_room_and_then_runs(tiny: Tiny):
 
 def test_a_prompt_held_for_a_later_request_does_not_block_the_one_in_front(tiny: Tiny):
     first, second = random_tokens(np.random.default_rng(8), 30, 40)
-    decoding = decoding_of(tiny, kv_tokens=50)
+    decoding = decoding_of(tiny, kv_tokens=66)
     decoding.add(OperationId("a"), request(first, max_tokens=3), None)
     decoding.add(OperationId("b"), request(second, max_tokens=3), None)  # needs a's room
     decoding.add(OperationId("c"), request(first, max_tokens=3), None)  # shares a's prompt
@@ -293,6 +296,35 @@ def test_diverged_weights_fail_their_own_request_only(tiny: Tiny):
     )
 
 
+def test_running_sequences_that_cannot_grow_for_want_of_memory_fail_and_the_next_request_runs(
+    tiny: Tiny, layout: str, monkeypatch: pytest.MonkeyPatch
+):
+    decoding = decoding_of(tiny, max_sequences=2)
+    for name in "ab":
+        sample = request([1, 2, 3], max_tokens=100, seed=1, num_samples=1, stop=NO_STOP)
+        decoding.add(OperationId(name), sample, None)
+    decoding.add(OperationId("waits"), request([5], max_tokens=9, seed=1, stop=NO_STOP), None)
+    decoding.round()
+
+    def full(*_: object) -> None:
+        raise RuntimeError("not enough memory: you tried to allocate 1 GB.")
+
+    holder, name = {"contiguous": (KvCache, "lengthen"), "paged": (PagePool, "take")}[layout]
+    ended = {}
+    with monkeypatch.context() as memory:
+        memory.setattr(holder, name, full)
+        while len(ended) < 2:
+            ended |= {o.operation_id: o.result for o in decoding.round()}
+    ended |= finish(decoding)
+
+    for name in "ab":
+        assert isinstance(ended[OperationId(name)], Failure)
+        assert "not enough memory" in ended[OperationId(name)].message
+    assert isinstance(ended[OperationId("waits")], SampleResult)
+    decoding.forget_cached()
+    assert (decoding._kv.reserved, decoding.kv_bytes) == (0, 0)
+
+
 def test_a_slice_that_throws_fails_those_in_it_and_the_next_request_runs(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ):
@@ -315,14 +347,20 @@ def test_a_request_whose_memory_is_not_there_fails_alone_and_is_not_counted(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ):
     decoding = decoding_of(tiny)
-    new_prompt = KvCache.new_prompt
+    new_prompt, take = KvCache.new_prompt, PagePool.take
 
     def too_long(kv: KvCache, tokens: int) -> Place:
         if tokens == 40:
             raise RuntimeError("not enough memory: you tried to allocate 1 GB.")
         return new_prompt(kv, tokens)
 
+    def too_many(pool: PagePool, count: int) -> list[Page]:
+        if count == 3:
+            raise RuntimeError("not enough memory: you tried to allocate 1 GB.")
+        return take(pool, count)
+
     monkeypatch.setattr(KvCache, "new_prompt", too_long)
+    monkeypatch.setattr(PagePool, "take", too_many)
     for name, length in (("before", 3), ("long", 40), ("after", 5)):
         prompt = request(list(range(length)), num_samples=2, max_tokens=4, stop=NO_STOP)
         decoding.add(OperationId(name), prompt, None)
@@ -353,12 +391,13 @@ def test_without_max_tokens_a_sequence_runs_to_the_end_of_the_context(tiny: Tiny
     assert result.sequences[0].stop_reason is StopReason.LENGTH
 
 
-def test_a_request_that_can_never_fit_is_refused_with_the_numbers(tiny: Tiny):
+def test_a_request_that_can_never_fit_is_refused_with_the_numbers(tiny: Tiny, layout: str):
     failure = failure_of(decoding_of(tiny, kv_tokens=50), request([1] * 20, max_tokens=40))
 
     assert failure.fault is Fault.USER
     assert "59 tokens" in failure.message
-    assert "50 at most" in failure.message
+    most = {"contiguous": 50, "paged": 32}[layout]  # of three pages one may have to be a copy
+    assert f"{most} at most" in failure.message
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from mint.core.errors import Fault
 from mint.core.sampling import UNSCORED, Cells
 from mint.torch_engine import prompt_scores
 
+pytestmark = pytest.mark.usefixtures("layout")
+
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 0.0])
 def test_prompt_logprobs_are_the_models_and_the_first_is_unknown(
