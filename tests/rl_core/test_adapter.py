@@ -208,7 +208,7 @@ def test_a_method_with_other_parameters_is_refused_with_what_to_write(method: An
 @pytest.mark.parametrize(
     "method",
     [lambda self, *both: 1.0, lambda self, p, r, verbose=False: 1.0, lambda self, p, r, **more: 1.0,
-     lambda self, p, r, *, context: 1.0],
+     lambda self, p, r, *, context: 1.0, staticmethod(lambda p, r: 1.0)],
 )  # fmt: skip
 def test_a_method_that_can_be_called_is_taken_however_it_is_written(method: Any):
     env = type("Env", (RLAdapter,), {"__call__": method})()
@@ -217,10 +217,20 @@ def test_a_method_that_can_be_called_is_taken_however_it_is_written(method: Any)
     assert by_hand(env, [1], HI) == 1.0
 
 
-def test_acall_has_to_be_awaitable_and_no_method_may_yield():
-    with pytest.raises(TypeError, match=r"Env\.acall is a plain def: write `async def acall`"):
-        type("Env", (RLAdapter,), {"acall": lambda self, prompt, response: 1.0})
+def test_a_decorated_acall_is_awaited_though_it_looks_plain():
+    def traced(method: Any) -> Any:
+        return lambda *arguments: method(*arguments)
 
+    class Env(RLAdapter):
+        @traced
+        async def acall(self, prompt: Any, response: Any) -> float:
+            await asyncio.sleep(0)
+            return 0.5
+
+    assert asyncio.run(Env().score([1], HI)) == Reward(0.5)
+
+
+def test_a_method_that_yields_is_refused():
     with pytest.raises(TypeError, match=r"Yields\.__call__ yields"):
 
         class Yields(RLAdapter):

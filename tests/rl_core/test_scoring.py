@@ -19,6 +19,7 @@ from mint import ModelInput
 from mint.rl_core import FailedReward, Reward, RLAdapter, ScoringContext
 from mint.rl_core.places import Places
 from mint.rl_core.scoring import places_of, score_group
+from mint.rl_core.threads import THREADS
 
 PROMPT = ModelInput.from_ints([1])
 LONG_S = 120.0
@@ -757,14 +758,16 @@ def test_an_interrupt_ends_a_program_whose_reward_hangs():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_scores_with_threads_of_its_own(hanging: Hanging):
-    set_to(hanging, max_concurrency=1)
-    asyncio.run(hanging.score([1], [3]))  # leaves a thread that waits for its next call
-    asyncio.run(hanging.score([1], [0]))  # and one that hangs
+def test_a_forked_process_scores_with_threads_and_places_of_its_own(hanging: Hanging):
+    asyncio.run(hanging.score([1], [0]))  # a thread that hangs
+    set_to(hanging, timeout_s=LONG_S, max_concurrency=1)
+    other = Hanging()
+    set_to(other, timeout_s=LONG_S)
+    asyncio.run(other.score([1], [3]))
+    asyncio.run(until(lambda: bool(THREADS._idle)))  # and one that waits for its next call
 
     child = os.fork()
     if child == 0:
-        set_to(hanging, timeout_s=60.0)
         os._exit(int(asyncio.run(hanging.score([1], [9])).score))
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9

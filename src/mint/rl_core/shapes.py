@@ -85,8 +85,6 @@ def read_shape(cls: type, base: type, is_abstract: bool) -> Shape:
 def _token_based(cls: type, kind: Literal["acall", "__call__", "score_batch"]) -> Shape:
     method = getattr(cls, kind)
     is_async = inspect.iscoroutinefunction(method)
-    if kind == "acall" and inspect.isfunction(inspect.unwrap(method)) and not is_async:
-        raise TypeError(f"{cls.__name__}.acall is a plain def: write `async def acall`.")
     if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         raise TypeError(f"{cls.__name__}.{kind} yields: return one Reward instead.")
     if kind == "score_batch":
@@ -107,8 +105,9 @@ def _takes(cls: type, name: str, wanted: tuple[str, ...], optional: str) -> bool
     found = signature.parameters.get(optional)
     takes = found is not None and found.kind is not found.VAR_POSITIONAL
     named = {optional: None} if takes else {}
+    is_bound = isinstance(inspect.getattr_static(cls, name), staticmethod | classmethod)
     try:
-        signature.bind(None, *wanted, **named)
+        signature.bind(*([] if is_bound else [None]), *wanted, **named)
     except TypeError as error:
         raise TypeError(
             f"{cls.__name__}.{name}{signature} cannot be called with ({', '.join(wanted)}): {error}. "
