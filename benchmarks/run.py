@@ -19,14 +19,14 @@ from benchmarks.machine import ROOT
 
 SHORT = (
     "rl_step --steps 2",
-    "train_step --repeats 2",
-    "train_step --unshared --repeats 1 --micro-batch 16 48",
+    "train_step --repeats 2 --micro-batch 8 48",
+    "train_step --unshared --repeats 1 --micro-batch 8 48",
     "sampling --repeats 2",
     "many_adapters --repeats 2",
     "latency_mix --repeats 1",
     "memory --micro-batch 16 8",
     "parity",
-    "overhead",
+    "overhead --steps 2 --requests 25",
     "startup --threads 1",
     "recipe_budgets --repeats 3",
     "slow_rewards --steps 1",
