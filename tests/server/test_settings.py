@@ -45,7 +45,7 @@ def test_every_setting_can_be_told_in_each_way(config, tmp_path):
         "data": "d", "database": "postgres://h/n", "host": "::1", "port": 1, "models": ["a", "b"],
         "on_demand": True, "preload": False, "device": "cpu", "dtype": "bfloat16", "threads": 2,
         "memory_limit_gib": 1.5, "max_sequences": 3, "session_timeout_s": 4, "log_format": "json",
-        "decode_threads": 1, "batch_tokens": 100, "training_share": 0.25,
+        "decode_threads": 1, "batch_tokens": 100, "training_share": 0.25, "kv_layout": "paged",
         "result_retention_s": 5.0, "max_pending_samples": 6, "orphan_timeout_s": 0,
         "exit_when_idle_s": 7,
     }  # fmt: skip

@@ -13,6 +13,7 @@ from mint.core.errors import ConfigError
 
 DEVICES = ("cpu", "cuda", "mps", "auto")
 DTYPES = ("float32", "bfloat16", "float16", "auto")
+KV_LAYOUTS = ("auto", "contiguous", "paged")
 LOG_FORMATS = ("text", "json")
 
 
@@ -77,6 +78,9 @@ class ServerSettings:
     what would go beyond is refused. None: 80 % of what is free at the start."""
     max_sequences: int = 64
     """Sequences decoded side by side. More wait their turn; each needs room in the KV cache."""
+    kv_layout: str = "auto"
+    """How keys and values lie in memory: "contiguous", each text in one piece, or "paged", in pages that
+    texts share. "auto": paged on CUDA where its kernel can serve, else contiguous, quicker on a CPU."""
     batch_tokens: int = 640
     """Tokens of one training micro-batch at most, shared beginnings counted once. Memory that is short
     makes it less. More is quicker on a GPU only (some thousands there), and takes more memory."""
@@ -110,6 +114,7 @@ class ServerSettings:
         object.__setattr__(self, "database", _checked_url(self.database))
         _check_choice("device", self.device.split(":")[0], DEVICES)
         _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("kv_layout", self.kv_layout, KV_LAYOUTS)
         _check_choice("log_format", self.log_format, LOG_FORMATS)
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port={self.port} is outside 0..65535.")
@@ -166,7 +171,8 @@ class ServerSettings:
         """Equal for settings that mean the same engine process, over restarts of the API."""
         mine = (
             "models", "on_demand", "preload", "device", "dtype", "threads", "decode_threads",
-            "memory_limit_gib", "max_sequences", "batch_tokens", "training_share", "engine", "database",
+            "memory_limit_gib", "max_sequences", "kv_layout", "batch_tokens", "training_share",
+            "engine", "database",
         )  # fmt: skip
         told = json.dumps([version("mint-rl"), *(getattr(self, name) for name in mine)])
         return hashlib.sha256(told.encode()).hexdigest()[:16]

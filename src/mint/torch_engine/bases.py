@@ -176,6 +176,7 @@ class Bases:
             eos_ids=frozenset(eos_token_ids(files.folder)),
             max_sequences=settings.max_sequences,
             kv_tokens=settings.kv_tokens,
+            kv_layout=settings.kv_layout,
             figures=self.sampling,
         )
         return Base(served.name, decoder, decoding, Trainer(decoder))

@@ -33,6 +33,8 @@ class EngineSettings:
     """Sequences decoded side by side, per base model."""
     kv_tokens: int = 65536
     """Tokens the KV cache of one base model may hold."""
+    kv_layout: str = "auto"
+    """How it lays them out: see kv_layouts."""
     scratch: Path
     """Folder for weights that leave memory for a while; emptied at start."""
     batch_tokens: int = 640

@@ -42,6 +42,7 @@ def torch_engine(settings: ServerSettings, on_progress: OnProgress) -> Engine:
             decode_threads=settings.decode_threads,
             memory_limit_bytes=settings.memory_limit_bytes,
             max_sequences=settings.max_sequences,
+            kv_layout=settings.kv_layout,
             batch_tokens=settings.batch_tokens,
             training_share=settings.training_share,
             scratch=settings.data / "scratch",
