@@ -200,14 +200,14 @@ def failing(server: LocalService, args: argparse.Namespace) -> dict[str, Any]:
         ),
         "raises, not tolerated": run(server, Raising(), 1),
     }
-    told = {name: _told(one) for name, one in runs.items()}
+    told = {name: outcome(one) for name, one in runs.items()}
     heads = ("reward", "s", "cut", "failed", "groups", "the doctor, or the error")
     print()
     print(harness.table(heads, [(name, *one.values()) for name, one in told.items()]))
     return {"failing": told}
 
 
-def _told(one: Run) -> dict[str, Any]:
+def outcome(one: Run) -> dict[str, Any]:
     row = one.rows[-1] if one.rows else {}
     return {
         "seconds": round(row.get("time/total", one.seconds), 3),
