@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.architecture.test_light import run as run_alone
 from tests.recipe.fake_service import FakeService
+from tests.recipe.test_surface import WITHOUT_TORCH
 from tests.rl_core.world import (
     END,
     MODEL,
@@ -211,6 +213,25 @@ def test_the_same_adapter_runs_twice(tmp_path: Path):
         fake = service()
         run_grpo(adapter, config(tmp_path / part), prompts=["sure?"], service_client=fake)
         assert advantages(fake) == [[0.5, -0.5]]
+
+
+WITHOUT_HEAVY_PACKAGES = """
+import sys
+sys.path.insert(0, ".")
+from tests.rl_core.world import MODEL, TOKENIZER, SaysYes, service
+from mint.recipe.tokenizers import register_tokenizer
+from mint.rl_core import RLConfig, run_grpo
+register_tokenizer(MODEL, lambda: TOKENIZER)
+cfg = RLConfig(model=MODEL, steps=1, batch=1, group=2, log_path=sys.argv[1])
+run_grpo(SaysYes(), cfg, prompts=["sure?"], service_client=service())
+print(*[name for name in ("torch", "transformers", "datasets") if name in sys.modules])
+"""
+
+
+def test_it_trains_where_torch_and_transformers_are_absent(tmp_path: Path):
+    said = run_alone(WITHOUT_TORCH + WITHOUT_HEAVY_PACKAGES, str(tmp_path)).splitlines()
+
+    assert said[-1] == f"Saved: {SAVED}"  # and nothing was loaded
 
 
 # ------------------------------------------------------------------- its folder
