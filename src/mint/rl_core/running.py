@@ -15,7 +15,8 @@ def run_to_end(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
     In a script it runs as asyncio.run has it. Where an event loop runs in this thread already, as in a
     notebook, it runs on a loop in a thread of its own, while this one waits: what it prints and raises
-    is the same, and an interrupt (Ctrl-C, a notebook's stop) cancels it.
+    is the same, and an interrupt (a notebook's stop) cancels it. Under asyncio.run, which keeps the first
+    Ctrl-C for the next await, the second one does: such code awaits instead of calling this.
     """
     if not has_running_loop():
         return asyncio.run(make())
