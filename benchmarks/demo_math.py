@@ -59,7 +59,7 @@ def use_own_server(home: Path, threads: int) -> None:
     kept = without_settings(os.environ)
     os.environ.clear()
     os.environ.update(
-        kept, MINT_HOME=str(home), MINT_EMBEDDED_IDLE_S="20", OMP_NUM_THREADS=str(threads)
+        kept, MINT_HOME=str(home), MINT_EMBEDDED_IDLE_S="60", OMP_NUM_THREADS=str(threads)
     )
 
 

@@ -47,6 +47,7 @@ LONG = (
     "rl_schedules --repeats 2",
     "recipe_step",
     "math_rl --save",
+    "demo_math",
 )
 SETS: Mapping[str, Sequence[str]] = {"short": SHORT, "long": LONG}
 

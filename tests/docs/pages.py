@@ -11,10 +11,12 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
+PLACES = ("*.md", "docs/**/*.md", "benchmarks/*.md", "demos/*.md")
+
 
 def pages() -> list[Path]:
     """Every page of the project, as a path below its root."""
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")]
+    found = [path for place in PLACES for path in ROOT.glob(place)]
     return sorted(path.relative_to(ROOT) for path in found)
 
 
@@ -22,8 +24,8 @@ def counterpart(page: Path) -> Path | None:
     """The same page in the other language, whether it exists or not; None for a page that has one
     language only."""
     renames = {"README.md": "README.zh.md", "README.zh.md": "README.md"}
-    if str(page) in renames:
-        return Path(renames[str(page)])
+    if page.name in renames and page.parent in (Path(), Path("demos")):
+        return page.with_name(renames[page.name])
     others = {"en": "zh", "zh": "en"}
     if page.parent.parent == Path("docs") and page.parent.name in others:
         return Path("docs", others[page.parent.name], page.name)
