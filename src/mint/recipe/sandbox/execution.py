@@ -235,7 +235,7 @@ class _Conversation:
         """What is left to say of a run whose guard was killed, by whomever."""
         return {
             "exit_code": None,
-            "signal": signal.SIGKILL,
+            "signal": int(signal.SIGKILL),
             "reason": "wall" if time.monotonic() >= self._deadline else "guard_lost",
             "wall_s": time.monotonic() - self._began,
             "cpu_s": 0.0,
