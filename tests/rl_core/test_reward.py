@@ -160,3 +160,11 @@ def test_the_package_loads_nothing_before_a_name_is_used():
         *HEAVY, "chz",
     )  # fmt: skip
     assert loaded == ""
+
+
+def test_a_star_import_gives_the_names_and_no_modules():
+    names: dict[str, object] = {}
+    exec("from mint.rl_core import *", names)
+
+    assert {"RLAdapter", "Reward", "FailedReward", "ModelInfo", "ScoringContext"} <= names.keys()
+    assert "adapter" not in names

@@ -36,6 +36,8 @@ _NAMES = {
 }
 """Name -> the module of this package that has it."""
 
+__all__ = sorted(_NAMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
 
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:

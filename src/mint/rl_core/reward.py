@@ -31,7 +31,8 @@ class Reward:
     """Higher is better; between -1 and 1 it suits the usual learning rates. Numbers of any kind are
     taken, also 0-d arrays and tensors, and become a float."""
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """For people who read about the run; a copy. Numbers become metrics, the rest is logged."""
+    """For people who read about the run; a copy. Numbers become metrics, the rest is logged. A name
+    that a run's own metrics have, such as `total_episodes`, stays the run's."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "score", as_score(self.score))

@@ -53,23 +53,8 @@ def read_shape(cls: type, base: type, is_abstract: bool) -> Shape:
         for name in ("__call__", "acall", "score_batch", *_SAMPLE_BASED)
         if getattr(cls, name, None) is not getattr(base, name)
     }
-    samples = has.intersection(_SAMPLE_BASED)
-    tokens = has & {"__call__", "acall"}
-    if samples and tokens:
-        raise TypeError(
-            f"{cls.__name__} has {_listed(samples)} and {_listed(tokens)}. Either it scores tokens "
-            "(__call__ or acall), or samples (make_prompt and compute_reward): leave one out."
-        )
-    if len(samples) == 1 and is_abstract:
-        return Shape("abstract")
-    if len(samples) == 1:
-        (missing,) = set(_SAMPLE_BASED) - samples
-        raise TypeError(
-            f"{cls.__name__} has {_listed(samples)} but no {missing}: an adapter that scores "
-            "samples needs both."
-        )
-    if samples:
-        return Shape("sample-based")
+    if samples := has.intersection(_SAMPLE_BASED):
+        return _sample_based(cls, samples, has & {"__call__", "acall"}, is_abstract)
     for kind in ("acall", "__call__", "score_batch"):
         if kind in has:
             return _token_based(cls, kind)
@@ -80,6 +65,21 @@ def read_shape(cls: type, base: type, is_abstract: bool) -> Shape:
         "`async def acall(self, prompt, response)` where it awaits something, and return a Reward. "
         f"A base of other adapters says so: class {cls.__name__}(RLAdapter, abstract=True)."
     )
+
+
+def _sample_based(cls: type, samples: set[str], tokens: set[str], is_abstract: bool) -> Shape:
+    if tokens:
+        raise TypeError(
+            f"{cls.__name__} has {_listed(samples)} and {_listed(tokens)}. Either it scores tokens "
+            "(__call__ or acall), or samples (make_prompt and compute_reward): leave one out."
+        )
+    missing: set[str] = {*_SAMPLE_BASED} - samples
+    if missing and not is_abstract:
+        raise TypeError(
+            f"{cls.__name__} has {_listed(samples)} but no {_listed(missing)}: an adapter that scores "
+            "samples needs both."
+        )
+    return Shape("abstract" if missing else "sample-based")
 
 
 def _token_based(cls: type, kind: Literal["acall", "__call__", "score_batch"]) -> Shape:
