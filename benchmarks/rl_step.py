@@ -224,7 +224,9 @@ def show(
     }
     print(f"\nratio {figures['ratio_cpu']} CPU, {figures['ratio_wall']} wall")
     print(f"roofline {figures['roofline']}")
-    harness.report(harness.result_name("rl_step", args, "long"), figures, told, save=args.save)
+    harness.report(
+        harness.result_name("rl_step", args, "long", "trl"), figures, told, save=args.save
+    )
 
 
 if __name__ == "__main__":

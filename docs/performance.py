@@ -55,10 +55,15 @@ def _percent(value: float) -> str:
     return f"{100 * value:.0f} %"
 
 
+def _trl(result: Result) -> str:
+    return f"{result['trl']['ratio_cpu']:.2f}×"
+
+
 CLAIMS: Sequence[Claim] = (
     Claim("RL step, short, vs transformers+PEFT loop, through HTTP with the real client",
           "1.8×", "2.3×", "rl_step", _ratio, "rl_step"),
     Claim("RL step, long (256+128), vs the same", "2.2×", "3×", "rl_step_long", _ratio, "rl_step"),
+    Claim("RL step, short, vs TRL's GRPOTrainer", "1.8×", "2.3×", "rl_step_trl", _trl, "rl_step"),
     Claim("training pass, groups of 6, vs HF+PEFT padded", "2.6×", "3.5×", "train_step", _whole_batch, "train_step"),
     Claim("the same, vs HF+PEFT's quickest micro-batch", "2.6×", "3.5×", "train_step", _ratio, "train_step"),
     Claim("training pass, groups of 8, long (256+128), vs HF+PEFT padded",
