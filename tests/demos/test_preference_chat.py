@@ -59,11 +59,11 @@ async def test_an_answer_is_worth_what_it_is_liked_more_than_the_base_models():
     assert same == 0.0
 
 
-async def test_a_lean_to_the_last_verdict_has_no_say():
-    liked, same = await rewards(a_judge_who_follows_the_last_example, "really good", "as it is")
+async def test_an_answer_is_judged_after_a_yes_and_after_a_no():
+    adapter = an_adapter(world.service(score=says_yes(a_judge_who_follows_the_last_example)))
 
-    assert liked == pytest.approx(0.2)
-    assert same == pytest.approx(0.0)
+    assert await adapter.rating("Is it?", "as it is") == pytest.approx((0.6 + 0.1) / 2)
+    assert await adapter.rating("Is it?", "really") == pytest.approx((0.6 + 0.1) / 2 + 0.2)
 
 
 async def test_a_judge_without_taste_gives_every_answer_nothing():
