@@ -21,17 +21,19 @@ CUDA = (
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "tolerance"),
+    ("device", "dtype", "layout", "tolerance"),
     [
-        ("cpu", "float32", 1e-4),
-        pytest.param("cuda", "float32", 1e-3, marks=CUDA),
-        pytest.param("cuda", "bfloat16", 0.3, marks=CUDA),
+        ("cpu", "float32", "contiguous", 1e-4),
+        ("cpu", "float32", "paged", 1e-4),
+        pytest.param("cuda", "float32", "auto", 1e-3, marks=CUDA),
+        pytest.param("cuda", "bfloat16", "contiguous", 0.3, marks=CUDA),
+        pytest.param("cuda", "bfloat16", "paged", 0.3, marks=CUDA),
     ],
 )
-def test_a_trained_adapter_is_sampled_and_scored_alike(tmp_path, device, dtype, tolerance):
+def test_a_trained_adapter_is_sampled_and_scored_alike(tmp_path, device, dtype, layout, tolerance):
     settings = EngineSettings(
         models=(f"tiny={build_tiny(tmp_path / 'm')}",), device=device, dtype=dtype,
-        scratch=tmp_path / "s",
+        scratch=tmp_path / "s", kv_layout=layout,
     )  # fmt: skip
     bench = Bench(TorchEngine(settings))
     model_id = bench.create("a")

@@ -29,8 +29,9 @@ from mint.torch_engine.settings import EngineSettings
 
 
 @pytest.fixture
-def engine(tiny: Tiny, tmp_path: Path) -> TorchEngine:
-    return TorchEngine(EngineSettings(models=(f"tiny={tiny.folder}",), scratch=tmp_path))
+def engine(tiny: Tiny, tmp_path: Path, layout: str) -> TorchEngine:
+    models = (f"tiny={tiny.folder}",)
+    return TorchEngine(EngineSettings(models=models, scratch=tmp_path, kv_layout=layout))
 
 
 def run(engine: TorchEngine, operation: Operation) -> object:
@@ -83,7 +84,9 @@ def test_cached_prefixes_give_way_to_a_new_model(engine: TorchEngine):
     assert engine.capacity().cached_tokens == 0
 
 
-def test_cached_prefixes_give_way_to_training_as_far_as_it_needs_their_room(engine: TorchEngine):
+def test_cached_prefixes_give_way_to_training_as_far_as_it_needs_their_room(
+    engine: TorchEngine, layout: str
+):
     model_id = ModelId("m")
     run(engine, CreateModel(model_id=model_id, base_model="tiny", lora=LoraSpec(rank=2)))
     tokens = np.arange(24)
@@ -94,12 +97,14 @@ def test_cached_prefixes_give_way_to_training_as_far_as_it_needs_their_room(engi
     held = engine.capacity()
     assert held.cached_tokens == 32
     (base,) = engine._bases.loaded()
-    a_token = base.decoding.kv_bytes // held.cached_tokens
+    unused = {"contiguous": 0, "paged": 16}[layout]  # a page of the prompt that was not whole
+    a_token = base.decoding.kv_bytes // (held.cached_tokens + unused)
     need = needed_bytes(base.decoder, len(tokens))
 
-    engine._bases.limit_bytes = held.memory_bytes + need
+    engine._bases.limit_bytes = held.memory_bytes + need - unused * a_token
     assert isinstance(run(engine, trained), PassResult)
     assert engine.capacity().cached_tokens == 32
+    assert base.decoding.kv_bytes == 32 * a_token
 
     engine._bases.limit_bytes -= a_token
     assert isinstance(run(engine, trained), PassResult)
