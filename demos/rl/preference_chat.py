@@ -52,6 +52,9 @@ JUDGED = [
 class PreferenceChat(RLAdapter):
     """Worth between -1 and 1; above 0, the judge prefers the answer to the base model's."""
 
+    timeout_s = 300.0
+    """A judge that hangs holds a step up for as long; the group is then worth 0, which is no preference."""
+
     def __init__(self, base: SamplingClient, config: RLConfig) -> None:
         super().__init__(base.get_tokenizer())
         self.base = base
