@@ -5,6 +5,7 @@ import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from docs.tables import LANGUAGES
@@ -12,6 +13,8 @@ from tests.docs.pages import ROOT
 
 from mint import rl_core
 from mint.recipe import grading, sandbox
+from mint.recipe.rl.run_health import ExaminedStep, RunHealth
+from mint.recipe.rl.step_health import StepHealth
 from mint.rl_core import RLAdapter, RLConfig
 from mint.rl_core.config import VARIABLES
 
@@ -84,6 +87,26 @@ def test_variables_of_a_short_run_are_described(language: str):
     told = names(text) | {f"MINT_RL_{name}" for name in braced[1].split(",")}
 
     assert set(VARIABLES.values()) - told == set()
+
+
+def health(**counts: Any) -> StepHealth:
+    """Of a step as the page has it, but for some counts."""
+    usual: dict[str, Any] = {
+        "groups": 8, "largest_group": 6, "groups_equal": 0, "datums": 48,
+        "datums_without_signal": 0, "max_tokens": 16,
+    }  # fmt: skip
+    return StepHealth(**{**usual, **counts})
+
+
+def test_what_the_doctor_says_on_the_page_is_what_it_says():
+    text = (ROOT / "docs" / "en" / "rewards.md").read_text()
+    wrong = health(episodes=32, largest_group=4, groups_equal=8, datums=0)
+    failed = [health(episodes=48, scored_too_late=6), health(episodes=48, scoring_failed=6)]
+
+    assert f"\n{wrong.advice()}\n" in text
+    for one in failed:
+        [sentence] = RunHealth(Path(), [ExaminedStep(0, 0.5, one)], {}).findings()
+        assert f"\n{sentence}\n" in text
 
 
 def cautions(language: str) -> list[list[tuple[str, str]]]:
