@@ -8,10 +8,11 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.recipe.tokens import ByteTokenizer
@@ -102,7 +103,7 @@ async def test_acall_goes_before_call_where_there_are_both():
 
 def test_a_class_that_only_scores_batches_scores_one_as_well():
     class Model(RLAdapter):
-        def score_batch(self, pairs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        def score_batch(self, pairs: Any) -> Any:
             return [len(response.to_ints()) for _, response in pairs]
 
     assert by_hand(Model(), [1], HI) == Reward(3)
@@ -110,9 +111,7 @@ def test_a_class_that_only_scores_batches_scores_one_as_well():
 
 def test_a_context_is_given_to_whoever_asks_for_it():
     class Env(RLAdapter):
-        def __call__(  # pyright: ignore[reportIncompatibleMethodOverride]
-            self, prompt: Any, response: Any, context: ScoringContext
-        ) -> Reward:
+        def __call__(self, prompt: Any, response: Any, context: ScoringContext) -> Reward:
             return Reward(context.stop_reason == "length")
 
     cut = ScoringContext(stop_reason="length")
@@ -571,3 +570,28 @@ def test_warnings_go_to_the_packages_own_logger(caplog: pytest.LogCaptureFixture
     (record,) = caplog.records
     assert record.name == "mint.rl_core"
     assert "Generous.__call__ scored 100.0" in record.getMessage()
+
+
+if TYPE_CHECKING:
+    # Forms that people write, for `make types`: none of them is an incompatible override.
+
+    class _WithContext(RLAdapter):
+        def __call__(
+            self, prompt: ModelInput, response: ModelInput, context: ScoringContext
+        ) -> Reward: ...
+
+    class _WithLimitOfItsOwn(RLAdapter):
+        def __init__(self, limit_s: float) -> None:
+            self.timeout_s = limit_s
+
+        async def acall(self, p: ModelInput, r: ModelInput) -> float: ...
+
+    class _ManyAtOnce(RLAdapter):
+        async def score_batch(
+            self, pairs: Sequence[tuple[ModelInput, ModelInput]]
+        ) -> list[Reward]: ...
+
+    class _OfSamples(RLAdapter):
+        def make_prompt(self, question: str, tok: Any) -> list[int]: ...
+
+        async def compute_reward(self, text: str, question: str) -> float: ...

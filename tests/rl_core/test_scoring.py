@@ -628,7 +628,7 @@ class Model(RLAdapter):
     def __init__(self) -> None:
         self.calls = 0
 
-    def score_batch(self, pairs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def score_batch(self, pairs: Any) -> Any:
         self.calls += 1
         return [response.to_ints()[0] for _, response in pairs]
 
@@ -648,7 +648,7 @@ async def test_a_group_is_scored_by_one_call_of_a_score_batch_of_ones_own():
 
 async def test_a_score_batch_that_takes_contexts_gets_them():
     class Env(Model):
-        async def score_batch(self, pairs: Any, contexts: Any) -> Any:  # pyright: ignore
+        async def score_batch(self, pairs: Any, contexts: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
             return [context.stop_reason == "length" for context in contexts]
 
     given = [ScoringContext("stop"), ScoringContext("length")]
@@ -676,7 +676,7 @@ async def test_contexts_reach_each_member_of_a_group():
 )
 async def test_a_batch_of_something_else_is_refused(answer: Any, said: str):
     class Env(Model):
-        async def score_batch(self, pairs: Any) -> Any:  # pyright: ignore
+        async def score_batch(self, pairs: Any) -> Any:
             return answer
 
     with pytest.raises((TypeError, ValueError), match=said):
@@ -688,7 +688,7 @@ async def test_a_batch_that_fails_or_hangs_fails_as_a_whole():
         timeout_s = 0.1
         error_score = -1.0
 
-        async def score_batch(self, pairs: Any) -> Any:  # pyright: ignore
+        async def score_batch(self, pairs: Any) -> Any:
             if len(pairs) == 2:
                 raise OSError("down")
             await asyncio.sleep(LONG_S)
@@ -707,7 +707,7 @@ async def test_a_score_batch_may_score_one_by_one_within_a_bound_of_one():
         async def acall(self, prompt: ModelInput, response: ModelInput) -> float:
             return response.to_ints()[0]
 
-        async def score_batch(self, pairs: Any) -> Any:  # pyright: ignore
+        async def score_batch(self, pairs: Any) -> Any:
             return [await self.score(*pair) for pair in pairs]
 
     env = Once()

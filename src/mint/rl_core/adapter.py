@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from mint import ModelInput
 from mint.recipe.tasks import run_together
-from mint.recipe.text_encoder import Tokenizer
 from mint.rl_core import model_info as models
 from mint.rl_core.context import NO_CONTEXT, ScoringContext
 from mint.rl_core.limits import Limits, warn_of_near_names
@@ -48,16 +47,16 @@ class RLAdapter:
 
     name: ClassVar[str] = "adapter"
     """The tag of its metrics; for a subclass that has none its class name in snake case."""
-    timeout_s: ClassVar[float | None] = None
+    timeout_s: float | None = None
     """Of one scoring call, once it has begun; None for no limit. A thread cannot be stopped: it is
     left to end by itself, and scoring is refused once `max_concurrency` of them hang."""
-    timeout_score: ClassVar[float] = 0.0
+    timeout_score: float = 0.0
     """What a scoring that was cut is worth."""
-    error_score: ClassVar[float | None] = None
+    error_score: float | None = None
     """What a scoring that raised is worth; None: the exception is raised, which ends the run."""
-    max_concurrency: ClassVar[int] = 64
+    max_concurrency: int = 64
     """Scorings at once, over all that use this object."""
-    blocking: ClassVar[bool] = True
+    blocking: bool = True
     """A plain `__call__` runs in a thread. False: on the event loop, for one that takes no time, or has
     to stay in one thread. There it cannot be cut, and whatever else runs stands still meanwhile."""
 
@@ -72,7 +71,7 @@ class RLAdapter:
 
     def __init__(
         self,
-        tokenizer: Tokenizer | None = None,
+        tokenizer: Any = None,
         *,
         model_info: ModelInfo | None = None,
         seed: int | None = None,
@@ -116,7 +115,9 @@ class RLAdapter:
 
     # ------------------------------------------------------- yours to write
 
-    def __call__(self, prompt: ModelInput, response: ModelInput) -> Any:
+    def __call__(
+        self, prompt: ModelInput, response: ModelInput, /, *more: Any, **named: Any
+    ) -> Any:
         """The reward of one response. This one, for classes that have another way to score, runs that
         to its end where no event loop runs.
 
@@ -135,7 +136,9 @@ class RLAdapter:
             "write `await env.score(prompt, response)`."
         )
 
-    async def acall(self, prompt: ModelInput, response: ModelInput) -> Any:
+    async def acall(
+        self, prompt: ModelInput, response: ModelInput, /, *more: Any, **named: Any
+    ) -> Any:
         """The reward of one response, for what awaits something."""
         raise TypeError(
             f"{type(self).__name__} has no acall of its own: write `await env.score(prompt, response)`, "
@@ -151,11 +154,11 @@ class RLAdapter:
             "step is about."
         )
 
-    def make_prompt(self, sample: Any, tokenizer: Any) -> list[int]:
+    def make_prompt(self, sample: Any, tokenizer: Any, /) -> list[int]:
         """The tokens that the model is asked with about a sample."""
         raise NotImplementedError(f"{type(self).__name__} scores tokens: it makes no prompts.")
 
-    def compute_reward(self, response: str, sample: Any) -> Any:
+    def compute_reward(self, response: str, sample: Any, /) -> Any:
         """The reward of a response to a sample: a number or a Reward. May be an `async def`.
 
         Args:
@@ -163,7 +166,7 @@ class RLAdapter:
         """
         raise NotImplementedError(f"{type(self).__name__} scores tokens: it takes no samples.")
 
-    def evaluate(self, step: int, rewards: Sequence[float], num_datums: int) -> None:
+    def evaluate(self, step: int, rewards: Sequence[float], num_datums: int, /) -> None:
         """Say how a step went.
 
         Args:
@@ -195,25 +198,31 @@ class RLAdapter:
         pair = as_model_input(prompt, "prompt"), as_model_input(response, "response")
         return await score_one(self, *pair, context or NO_CONTEXT)
 
-    async def score_batch(
-        self,
-        pairs: Sequence[tuple[Tokens, Tokens]],
-        contexts: Sequence[ScoringContext] | None = None,
-    ) -> list[Reward]:
-        """The Rewards of several pairs of prompt and response, in their order.
+    if TYPE_CHECKING:
 
-        Override it to score many with one call, such as to a reward model: a run calls it with one
-        group at a time. Leave `contexts` out if you do not need them; a plain `def` runs in a thread.
-        Its call has the time limit of one scoring, and all of it fails together.
+        def score_batch(self, pairs: Any, /, *contexts: Any, **named: Any) -> Any:
+            """To a type checker any override is one, whether or not it awaits or takes contexts."""
+    else:
 
-        Raises:
-            Exception: the first scoring's that raises, unless `error_score` is set; the rest is
-                cancelled.
-        """
-        contexts = [NO_CONTEXT] * len(pairs) if contexts is None else contexts
-        return await run_together(
-            self.score(*pair, context) for pair, context in zip(pairs, contexts, strict=True)
-        )
+        async def score_batch(
+            self,
+            pairs: Sequence[tuple[Tokens, Tokens]],
+            contexts: Sequence[ScoringContext] | None = None,
+        ) -> list[Reward]:
+            """The Rewards of several pairs of prompt and response, in their order.
+
+            Override it to score many with one call, such as to a reward model: a run calls it with one
+            group at a time. Leave `contexts` out if you do not need them; a plain `def` runs in a thread.
+            Its call has the time limit of one scoring, and all of it fails together.
+
+            Raises:
+                Exception: the first scoring's that raises, unless `error_score` is set; the rest is
+                    cancelled.
+            """
+            contexts = [NO_CONTEXT] * len(pairs) if contexts is None else contexts
+            return await run_together(
+                self.score(*pair, context) for pair, context in zip(pairs, contexts, strict=True)
+            )
 
     def bind(
         self,
