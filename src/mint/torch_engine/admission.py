@@ -98,7 +98,7 @@ class Admission:
     ) -> Prompt:
         """The prompt of a new request: one that is here already where that will do."""
         scores = PromptScores(sample, tokens, seed) if PromptScores.wanted(sample) else None
-        new = Prompt(tokens, weights, self._kv.keys(weights, tokens), scores)
+        new = Prompt(tokens, weights, self._kv.names.of(weights, tokens), scores)
         found = self._shared.setdefault(new.key, new)
         prompt = new if scores else found
         if prompt is not new:
@@ -268,6 +268,5 @@ class Admission:
 
     def _keys(self, sequence: Sequence) -> list[bytes]:
         """The blocks of a prompt and of what follows it that has keys and values."""
-        prompt, kv = sequence.prompt, self._kv
-        after = kv.after_blocks(prompt.tokens, sequence.tokens[: sequence.used])
-        return kv.keys(prompt.weights, after, prompt.keys)
+        prompt, after = sequence.prompt, sequence.tokens[: sequence.used]
+        return self._kv.names.longer(prompt.weights, prompt.tokens, prompt.keys, after)

@@ -5,12 +5,10 @@ places is one batched product. A prefix that is known is copied to where its pro
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mint.core.model_input import Tokens
 from mint.torch_engine.kv_attention import DecodePlan, PrefillPlan
 from mint.torch_engine.kv_cache import KvCache, Place, place_length
 from mint.torch_engine.kv_store import KvShape, Piece
-from mint.torch_engine.lora import AdapterWeights
-from mint.torch_engine.prefix_blocks import Key
+from mint.torch_engine.prefix_blocks import BlockNames, Key
 from mint.torch_engine.prefix_cache import BLOCK, PrefixCache
 
 
@@ -53,6 +51,10 @@ class ContiguousStore:
         self._cached = PrefixCache(self._kv)
 
     @property
+    def names(self) -> BlockNames:
+        return self._cached.names
+
+    @property
     def tokens(self) -> int:
         return self._kv.tokens
 
@@ -73,14 +75,6 @@ class ContiguousStore:
         return self._kv.nbytes + self._cached.nbytes
 
     # ------------------------------------------------------------------- texts
-
-    def keys(
-        self, weights: AdapterWeights | None, tokens: Tokens, before: Sequence[Key] = ()
-    ) -> list[Key]:
-        return self._cached.keys(weights, tokens, before)
-
-    def after_blocks(self, prompt: Tokens, tokens: Sequence[int]) -> Tokens:
-        return self._cached.after_blocks(prompt, tokens)
 
     def new_prompt(
         self, tokens: int, keys: Sequence[Key], *, then: int, spare: int

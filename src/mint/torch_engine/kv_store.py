@@ -10,10 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 import torch
 
-from mint.core.model_input import Tokens
 from mint.torch_engine.attention import AttentionPlan
-from mint.torch_engine.lora import AdapterWeights
-from mint.torch_engine.prefix_blocks import Key
+from mint.torch_engine.prefix_blocks import BlockNames, Key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +68,11 @@ class KvStore(Protocol[TextT]):
     """
 
     @property
+    def names(self) -> BlockNames:
+        """How blocks are called, by which what is kept for later is found."""
+        ...
+
+    @property
     def tokens(self) -> int:
         """The budget."""
         ...
@@ -93,17 +96,6 @@ class KvStore(Protocol[TextT]):
     def nbytes(self) -> int: ...
 
     # ------------------------------------------------------------------- texts
-
-    def keys(
-        self, weights: AdapterWeights | None, tokens: Tokens, before: Sequence[Key] = ()
-    ) -> list[Key]:
-        """The names of a text's whole blocks: `before`, which are known, and what `tokens` add."""
-        ...
-
-    def after_blocks(self, prompt: Tokens, tokens: Sequence[int]) -> Tokens:
-        """A text's tokens from the last whole block of its prompt on: what `keys` wants to know of
-        a prompt and what follows it, besides the prompt's own keys."""
-        ...
 
     def new_prompt(
         self, tokens: int, keys: Sequence[Key], *, then: int, spare: int

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from mint.core.errors import ConfigError
-from mint.core.model_input import Tokens
 from mint.torch_engine.kv_pages import Page, PagePool
 from mint.torch_engine.kv_store import KvShape, Piece
-from mint.torch_engine.lora import AdapterWeights
 from mint.torch_engine.page_cache import PageCache
 from mint.torch_engine.paged_attention import Attention, PagedPlan, Span
-from mint.torch_engine.prefix_blocks import Key
+from mint.torch_engine.prefix_blocks import BlockNames, Key
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +72,10 @@ class PagedStore:
         self._cached = PageCache(self._pool)
 
     @property
+    def names(self) -> BlockNames:
+        return self._cached.names
+
+    @property
     def tokens(self) -> int:
         return self._pool.most * self._page
 
@@ -94,14 +96,6 @@ class PagedStore:
         return self._pool.nbytes
 
     # ------------------------------------------------------------------- texts
-
-    def keys(
-        self, weights: AdapterWeights | None, tokens: Tokens, before: Sequence[Key] = ()
-    ) -> list[Key]:
-        return self._cached.keys(weights, tokens, before)
-
-    def after_blocks(self, prompt: Tokens, tokens: Sequence[int]) -> Tokens:
-        return self._cached.after_blocks(prompt, tokens)
 
     def new_prompt(
         self, tokens: int, keys: Sequence[Key], *, then: int, spare: int

@@ -25,27 +25,20 @@ Key = bytes
 BlockT = TypeVar("BlockT")
 
 
-class PrefixBlocks(ABC, Generic[BlockT]):
-    """Blocks by name, least recently used first, the end of a text before its beginning; those of
-    weights that nobody holds any more leave at once."""
+class BlockNames:
+    """Names of a text's whole blocks."""
 
     def __init__(self, size: int) -> None:
         """Blocks of `size` tokens."""
         self.size = size
-        self._blocks: OrderedDict[Key, BlockT] = OrderedDict()
-        """A block comes after all that follow it in a text, so the first of all is never one that
-        another needs."""
         self._roots: weakref.WeakKeyDictionary[AdapterWeights, bytes] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._dead: list[bytes] = []
 
-    # ------------------------------------------------------------------- names
-
-    def keys(
+    def of(
         self, weights: AdapterWeights | None, tokens: Tokens, before: Sequence[Key] = ()
     ) -> list[Key]:
-        """The names of the whole blocks of a text: `before`, which are known, and those that
-        `tokens` add to them."""
+        """`before`, which are known, and those that `tokens` add to them."""
         root = self._root(weights)
         name = before[-1] if before else root
         data = np.ascontiguousarray(tokens, dtype=np.int32).tobytes()
@@ -56,11 +49,21 @@ class PrefixBlocks(ABC, Generic[BlockT]):
             found.append(name)
         return found
 
-    def after_blocks(self, prompt: Tokens, tokens: Sequence[int]) -> Tokens:
-        """What `keys` wants of a text whose prompt's names are known: the prompt's tokens after its
-        last whole block, and what follows them."""
+    def longer(
+        self,
+        weights: AdapterWeights | None,
+        prompt: Tokens,
+        before: Sequence[Key],
+        tokens: Sequence[int],
+    ) -> list[Key]:
+        """Of a prompt, whose own are `before`, and the tokens that follow it."""
         rest = prompt[len(prompt) // self.size * self.size :]
-        return np.concatenate([rest, np.array(tokens, dtype=np.int32)])
+        return self.of(weights, np.concatenate([rest, np.array(tokens, np.int32)]), before)
+
+    def dead(self) -> list[bytes]:
+        """How names begin of weights that have gone since this was asked last."""
+        # Not in the finalizer itself, which may run in the middle of anything here.
+        return [self._dead.pop() for _ in range(len(self._dead))]
 
     def _root(self, weights: AdapterWeights | None) -> bytes:
         """8 bytes that stand for these weights and for no others, ever; object ids come again."""
@@ -72,7 +75,17 @@ class PrefixBlocks(ABC, Generic[BlockT]):
             weakref.finalize(weights, self._dead.append, root).atexit = False
         return self._roots[weights]
 
-    # ------------------------------------------------------------------- content
+
+class PrefixBlocks(ABC, Generic[BlockT]):
+    """Blocks by name, least recently used first, the end of a text before its beginning; those of
+    weights that nobody holds any more leave at once."""
+
+    def __init__(self, size: int) -> None:
+        """Blocks of `size` tokens."""
+        self.names = BlockNames(size)
+        self._blocks: OrderedDict[Key, BlockT] = OrderedDict()
+        """A block comes after all that follow it in a text, so the first of all is never one that
+        another needs."""
 
     def refresh(self, keys: Sequence[Key]) -> int:
         """How many first blocks of a text are here. They are about to be used: others leave before
@@ -97,9 +110,7 @@ class PrefixBlocks(ABC, Generic[BlockT]):
         self._let_go(self._blocks.pop(key))
 
     def _drop_dead(self) -> None:
-        """Not in the finalizer itself, which may run in the middle of anything here."""
-        while self._dead:
-            root = self._dead.pop()
+        for root in self.names.dead():
             for key in [key for key in self._blocks if key.startswith(root)]:
                 self._drop(key)
 

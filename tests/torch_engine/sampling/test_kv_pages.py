@@ -1,5 +1,8 @@
 """The pools of pages: who holds what, and how much memory that takes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 import torch
 
@@ -26,6 +29,23 @@ def holds(pool: PagePool, page: Page) -> float:
     for n, tensor in enumerate((*pool.k_PSKD, *pool.v_PSKD)):
         assert torch.equal(tensor[page.index], torch.full((4, 1, 3), first + n / 10))
     return first
+
+
+@contextmanager
+def full(fails_at: int) -> Iterator[None]:
+    """The so-and-so-many-th pool that is made finds no memory."""
+    made, empty = 0, PagePool._empty
+
+    def counted(pool: PagePool, count: int) -> torch.Tensor:
+        nonlocal made
+        made += 1
+        if made == fails_at:
+            raise RuntimeError("not enough memory: you tried to allocate 1 GB.")
+        return empty(pool, count)
+
+    with pytest.MonkeyPatch.context() as memory:
+        memory.setattr(PagePool, "_empty", counted)
+        yield
 
 
 def test_a_page_is_free_when_its_last_holder_let_it_go(pool: PagePool):
@@ -90,25 +110,12 @@ def test_trimmed_pools_hold_the_same_in_no_more_memory_than_that_takes(pool: Pag
 
 
 @pytest.mark.parametrize("fails_at", range(1, 5))
-def test_pools_that_cannot_grow_are_as_they_were(
-    pool: PagePool, monkeypatch: pytest.MonkeyPatch, fails_at: int
-):
+def test_pools_that_cannot_grow_are_as_they_were(pool: PagePool, fails_at: int):
     pages = pool.take(2)
     for value, page in enumerate(pages):
         write(pool, page, value + 1)
-    made, empty = 0, PagePool._empty
-
-    def full(pool: PagePool, count: int) -> torch.Tensor:
-        nonlocal made
-        made += 1
-        if made == fails_at:
-            raise RuntimeError("not enough memory: you tried to allocate 1 GB.")
-        return empty(pool, count)
-
-    with monkeypatch.context() as memory:
-        memory.setattr(PagePool, "_empty", full)
-        with pytest.raises(RuntimeError, match="not enough memory"):
-            pool.take(5)
+    with full(fails_at), pytest.raises(RuntimeError, match="not enough memory"):
+        pool.take(5)
 
     assert pool.held == 2
     assert [holds(pool, page) for page in pages] == [1, 2]
@@ -118,26 +125,13 @@ def test_pools_that_cannot_grow_are_as_they_were(
 
 
 @pytest.mark.parametrize("fails_at", range(1, 5))
-def test_pools_that_cannot_be_trimmed_hold_the_same(
-    pool: PagePool, monkeypatch: pytest.MonkeyPatch, fails_at: int
-):
+def test_pools_that_cannot_be_trimmed_hold_the_same(pool: PagePool, fails_at: int):
     pages = pool.take(6)
     for value, page in enumerate(pages):
         write(pool, page, value)
     pool.let_go(pages[1])
-    made, empty = 0, PagePool._empty
-
-    def full(pool: PagePool, count: int) -> torch.Tensor:
-        nonlocal made
-        made += 1
-        if made == fails_at:
-            raise RuntimeError("not enough memory: you tried to allocate 1 GB.")
-        return empty(pool, count)
-
-    with monkeypatch.context() as memory:
-        memory.setattr(PagePool, "_empty", full)
-        with pytest.raises(RuntimeError, match="not enough memory"):
-            pool.trim()
+    with full(fails_at), pytest.raises(RuntimeError, match="not enough memory"):
+        pool.trim()
 
     left = [page for page in pages if page is not pages[1]]
     assert [holds(pool, page) for page in left] == [0, 2, 3, 4, 5]

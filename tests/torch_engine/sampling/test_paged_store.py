@@ -24,7 +24,7 @@ def store() -> PagedStore:
 
 
 def keys_of(store: PagedStore, tokens: Iterable[int]) -> list[bytes]:
-    return store.keys(None, np.array([*tokens], dtype=np.int32))
+    return store.names.of(None, np.array([*tokens], dtype=np.int32))
 
 
 def prompt_of(store: PagedStore, tokens: Iterable[int], then: int = 0) -> PagedText:
@@ -115,6 +115,41 @@ def test_a_sequence_that_was_set_back_finds_its_whole_pages_again(store: PagedSt
     assert again.pages[:2] == pages[:2]
     assert again.used == 6  # the last token's page was not whole
     assert again.unfinished is None
+
+
+def test_a_page_that_is_found_late_is_not_overwritten_with_the_prompts(store: PagedStore):
+    """A sequence that was set back is about to copy its prompt's last page, when a twin that said
+    the same leaves the page with more in it."""
+    prompt = prompt_of(store, range(6))
+    first, twin = sample_of(store, prompt, 1), sample_of(store, prompt, 5)
+    for _ in range(4):
+        decode(store, twin)
+    keys = keys_of(store, range(10))
+    late = store.new_continuation(prompt, 5, again=4, keys=keys, spare=0)
+    assert late
+    assert late.unfinished is first.pages[0]
+    known = twin.pages[0]
+    store.close(twin, keys)
+    for pool in store._pool.k_PSKD:
+        pool[known.index] = 7.0
+
+    store.fill(late, keys, 4)
+    decode(store, late)
+
+    assert late.pages[0] is known
+    assert (store._pool.k_PSKD[0][known.index] == 7.0).all()
+
+
+def test_a_sample_that_leaves_before_its_prompt_is_computed_caches_nothing(store: PagedStore):
+    keys = keys_of(store, range(8))
+    prompt = store.new_prompt(8, keys, then=4, spare=0)
+    assert prompt
+    sample = sample_of(store, prompt, 4)
+
+    store.close(sample, keys)
+    store.close(prompt, keys)
+
+    assert (store.reserved, store.cached_tokens) == (0, 0)
 
 
 def test_a_prompt_is_not_written_where_another_has_written(store: PagedStore):
