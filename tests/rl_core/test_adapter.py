@@ -21,6 +21,8 @@ import mint
 from mint import ModelInput
 from mint.recipe.exceptions import ConfigurationError
 from mint.rl_core import ModelInfo, Reward, RLAdapter, ScoringContext
+from mint.rl_core.context import NO_CONTEXT
+from mint.rl_core.scoring import score_group
 from mint.testing import tiny_model
 
 TOKENIZER = ByteTokenizer()
@@ -253,10 +255,43 @@ def test_a_setting_that_cannot_be_meant_is_refused_by_name_and_value(name: str, 
         asyncio.run(env.score([1], HI))
 
 
-def test_a_limit_on_what_cannot_be_cut_is_refused():
-    with pytest.raises(ConfigurationError, match=r"timeout_s=2.* cannot cut .*blocking=False"):
-        type("Env", (Plain,), {"timeout_s": 2, "blocking": False})
-    type("Env", (Awaiting,), {"timeout_s": 2, "blocking": False})  # there it can
+class AwaitingWords(RLAdapter):
+    def make_prompt(self, sample: str, tokenizer: Any) -> list[int]:
+        return tokenizer.encode(sample)
+
+    async def compute_reward(self, response: str, sample: str) -> float:
+        return 1.0
+
+
+class Batches(Awaiting):
+    def score_batch(self, pairs: Any) -> list[float]:
+        return [1.0] * len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [(Plain, "__call__"), (Words, "compute_reward"), (Batches, "score_batch")],
+)
+def test_a_limit_on_what_cannot_be_cut_is_refused(base: type, method: str):
+    with pytest.raises(
+        ConfigurationError, match=rf"timeout_s=2.* cannot cut .*{method}.*blocking="
+    ):
+        type("Env", (base,), {"timeout_s": 2, "blocking": False})
+
+
+@pytest.mark.parametrize("base", [Awaiting, AwaitingWords])
+def test_a_limit_on_what_awaits_needs_no_thread(base: type):
+    type("Env", (base,), {"timeout_s": 2, "blocking": False})
+
+
+@pytest.mark.parametrize("base", [Plain, Batches])
+def test_a_limit_that_an_object_sets_on_what_cannot_be_cut_is_refused_as_well(base: type):
+    env = base()
+    env.timeout_s, env.blocking = 2, False
+
+    one = ModelInput.from_ints([1])
+    with pytest.raises(ConfigurationError, match=r"timeout_s=2.* cannot cut"):
+        asyncio.run(score_group(env, [(one, one)], [NO_CONTEXT]))
 
 
 def test_a_setting_that_is_nearly_right_is_pointed_out(caplog: pytest.LogCaptureFixture):

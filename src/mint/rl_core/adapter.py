@@ -57,8 +57,9 @@ class RLAdapter:
     max_concurrency: int = 64
     """Scorings at once, over all that use this object."""
     blocking: bool = True
-    """A plain `__call__` runs in a thread. False: on the event loop, for one that takes no time, or has
-    to stay in one thread. There it cannot be cut, and whatever else runs stands still meanwhile."""
+    """A scoring method that is no `async def` runs in a thread. False: on the event loop, for one that
+    takes no time, or has to stay in one thread. There it cannot be cut, and whatever else runs stands
+    still meanwhile."""
 
     # Without values here: a dataclass would take them for defaults of its own fields.
     tokenizer: Any
@@ -92,7 +93,7 @@ class RLAdapter:
         cls._settle_name()
         cls._mint_shape = read_shape(cls, RLAdapter, abstract)
         cls._mint_batch_shape = read_batch_shape(cls, RLAdapter)
-        check_settings(cls._mint_shape, Limits.of(cls))
+        check_settings(cls, Limits.of(cls))
         warn_of_near_names(cls, RLAdapter)
         for method in ("__call__", "acall"):
             if inspect.isfunction(own := vars(cls).get(method)):

@@ -22,7 +22,7 @@ from mint.rl_core.context import ScoringContext
 from mint.rl_core.limits import Limits
 from mint.rl_core.places import Place, Places
 from mint.rl_core.reward import FailedReward, Reward, is_number
-from mint.rl_core.shapes import batch_shape_of, shape_of
+from mint.rl_core.shapes import batch_shape_of, check_settings, shape_of
 
 if TYPE_CHECKING:
     from mint.rl_core.adapter import RLAdapter
@@ -79,7 +79,7 @@ async def score_one(
     shape = shape_of(adapter)
     if shape.kind == "score_batch":
         return (await score_group(adapter, [(prompt, response)], [context]))[0]
-    limits = Limits.of(adapter)
+    limits = _limits_of(adapter)
     named = {"context": context} if shape.takes_context else {}
     owner, name = adapter.speaks_for()
     method = Method(
@@ -113,7 +113,7 @@ async def score_group(
     own = batch_shape_of(adapter)
     if own is None:
         return await adapter.score_batch(pairs, contexts)
-    limits = Limits.of(adapter)
+    limits = _limits_of(adapter)
     named = {"contexts": list(contexts)} if own.takes_contexts else {}
     owner, _ = adapter.speaks_for()
     method = Method(
@@ -127,6 +127,14 @@ async def score_group(
         return _as_rewards(answer, len(pairs), method)
 
     return await _scored(adapter, method, limits, places_of(adapter).batch, pairs, read)
+
+
+def _limits_of(adapter: "RLAdapter") -> Limits:
+    """The adapter's own settings, which may have changed since its class was created."""
+    limits = Limits.of(adapter)
+    owner, _ = adapter.speaks_for()
+    check_settings(owner, limits)
+    return limits
 
 
 async def _scored(

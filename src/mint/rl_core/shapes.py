@@ -5,7 +5,7 @@ sample-based   make_prompt and compute_reward: a sample in, a number out
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Literal
@@ -30,7 +30,7 @@ class Shape:
     takes_context: bool = False
     """Whether that method takes a third parameter `context`."""
     is_async: bool = False
-    """Whether it is an `async def`, and so needs no thread."""
+    """Whether it, or `compute_reward`, is an `async def`, and so needs no thread."""
 
 
 def shape_of(adapter: Any) -> Shape:
@@ -67,7 +67,7 @@ def read_shape(cls: type, base: type, is_abstract: bool) -> Shape:
     )
 
 
-def _sample_based(cls: type, samples: set[str], tokens: set[str], is_abstract: bool) -> Shape:
+def _sample_based(cls: Any, samples: set[str], tokens: set[str], is_abstract: bool) -> Shape:
     if tokens:
         raise TypeError(
             f"{cls.__name__} has {_listed(samples)} and {_listed(tokens)}. Either it scores tokens "
@@ -79,7 +79,9 @@ def _sample_based(cls: type, samples: set[str], tokens: set[str], is_abstract: b
             f"{cls.__name__} has {_listed(samples)} but no {_listed(missing)}: an adapter that scores "
             "samples needs both."
         )
-    return Shape("abstract" if missing else "sample-based")
+    if missing:
+        return Shape("abstract")
+    return Shape("sample-based", is_async=inspect.iscoroutinefunction(cls.compute_reward))
 
 
 def _token_based(cls: type, kind: Literal["acall", "__call__", "score_batch"]) -> Shape:
@@ -147,16 +149,30 @@ def read_batch_shape(cls: type, base: type) -> BatchShape | None:
     return BatchShape(takes_contexts, inspect.iscoroutinefunction(method))
 
 
-def check_settings(shape: Shape, limits: Limits) -> None:
+def check_settings(cls: type, limits: Limits) -> None:
     """
+    Args:
+        cls: whose methods score.
+
     Raises:
         ConfigurationError: settings that contradict each other.
     """
-    if shape.kind == "__call__" and not shape.is_async and not limits.blocking and limits.timeout_s:
+    if limits.blocking or limits.timeout_s is None:
+        return
+    for method in _plain_methods(cls):
         raise ConfigurationError(
-            f"{limits.owner}: timeout_s={limits.timeout_s} cannot cut a plain __call__ that runs on the "
+            f"{limits.owner}: timeout_s={limits.timeout_s} cannot cut a plain {method} that runs on the "
             "event loop (blocking=False). Leave one of them out, or write an `async def`."
         )
+
+
+def _plain_methods(cls: Any) -> Iterator[str]:
+    """The scoring methods of a class that are no `async def`."""
+    shape, batch_shape = cls._mint_shape, cls._mint_batch_shape
+    if shape.kind != "abstract" and not shape.is_async:
+        yield "compute_reward" if shape.kind == "sample-based" else shape.kind
+    if batch_shape is not None and not batch_shape.is_async:
+        yield "score_batch"
 
 
 def with_model_inputs(method: Callable[..., Any]) -> Callable[..., Any]:
