@@ -161,6 +161,42 @@ def test_without_prompts_samples_are_asked_for_once():
     assert adapter.asked == 1
 
 
+class Promises(Repeats):
+    async def build_dataset(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return ["yes"]
+
+
+class StartsLoops(Repeats):
+    def build_dataset(self) -> Any:
+        return asyncio.run(Promises().build_dataset())
+
+    def make_prompt(self, sample: str, tokenizer: Any) -> list[int]:
+        asyncio.run(asyncio.sleep(0))
+        return super().make_prompt(sample, tokenizer)
+
+
+@pytest.mark.parametrize("kind", [Promises, StartsLoops])
+def test_samples_may_be_promised_and_may_need_a_loop_of_their_own(kind: type[Repeats]):
+    async def in_a_run() -> list[list[AdapterGroupBuilder]]:
+        dataset, _ = await builder(adapter=kind(), prompts=None)()
+        return groups(dataset)
+
+    [[group]] = asyncio.run(in_a_run())
+
+    assert TOKENIZER.decode(group.prompt.to_ints()) == "say yes:"
+
+
+@pytest.mark.parametrize("samples", [(), None])
+def test_a_data_set_without_samples_is_refused(samples: Any):
+    adapter = Repeats()
+    adapter.build_dataset = lambda: samples
+
+    with pytest.raises(DataFormatError, match=r"Repeats\.build_dataset gave"):
+        built(adapter=adapter, prompts=None)
+    with pytest.raises(DataFormatError, match="prompts is empty"):
+        built(adapter=adapter, prompts=[])
+
+
 def test_a_class_cannot_be_asked_for_samples():
     with pytest.raises(ConfigurationError, match="give them as `prompts`"):
         built(adapter=Repeats, prompts=None)

@@ -74,8 +74,14 @@ def test_one_conversation_in_place_of_a_list_of_them_is_told_so():
 
 
 def test_no_prompts_are_refused():
-    with pytest.raises(DataFormatError, match="prompts is empty"):
+    with pytest.raises(DataFormatError, match=r"prompts is empty.*Give one or more"):
         as_prompts([])
+
+
+@pytest.mark.parametrize("empty", ["", [], ModelInput.empty()])
+def test_an_empty_prompt_is_called_that(empty: Any):
+    with pytest.raises(DataFormatError, match=r"prompts\[1\] is .* It is empty"):
+        as_prompts(["hi", empty])
 
 
 @pytest.mark.parametrize("bad", [[], None, 3.5, {"ids": [1]}, [[1, 2]]])

@@ -1,5 +1,6 @@
 """Batches of prompts for an adapter, as the recipes take them."""
 
+import asyncio
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +12,9 @@ from mint.recipe.rl.types import RLDataset, RLDatasetBuilder
 from mint.rl_core.adapter import RLAdapter
 from mint.rl_core.environment import AdapterGroupBuilder
 from mint.rl_core.group_maker import AdapterSource, GroupMaker, check_source
-from mint.rl_core.prompts import Prompt, as_prompts
-from mint.rl_core.sample_based import is_sample_based
+from mint.rl_core.prompts import as_prompts, filled
+from mint.rl_core.running import away_from_loop
+from mint.rl_core.sample_based import is_sample_based, samples_of
 
 
 class AdapterDataset(RLDataset):
@@ -43,7 +45,9 @@ class AdapterDataset(RLDataset):
             raise IndexError(f"batch {index}: there are {len(self)}, counted from 0.")
         start = index * self._batch_size
         prompts = self._prompts[start : start + self._batch_size]
-        return [self._maker.group(prompt, self._group_size) for prompt in prompts]
+        return away_from_loop(  # it calls methods of the user's
+            lambda: [self._maker.group(prompt, self._group_size) for prompt in prompts]
+        )
 
     def __len__(self) -> int:
         return -(-len(self._prompts) // self._batch_size)
@@ -85,12 +89,12 @@ class AdapterDatasetBuilder(RLDatasetBuilder):
         """The data set, and one of the test prompts, if there are any.
 
         Raises:
-            DataFormatError: a prompt has no form that can be sent.
+            DataFormatError: a prompt has no form that can be sent; or there are no prompts or samples.
         """
         maker = GroupMaker(
             self.adapter, self.model_name, self.renderer_name, lora_rank=self.lora_rank
         )
-        prompts = self._listed(self.prompts)
+        prompts = await asyncio.to_thread(self._listed, self.prompts)  # it calls a user's method
         if self.seed is not None:
             random.Random(self.seed).shuffle(prompts)
         train = AdapterDataset(maker, prompts, self.batch_size, self.group_size)
@@ -99,14 +103,14 @@ class AdapterDatasetBuilder(RLDatasetBuilder):
         test = self._listed(self.test_prompts)
         return train, AdapterDataset(maker, test, max(self.batch_size, len(test)), 1)
 
-    def _listed(self, prompts: Any) -> list[Prompt]:
+    def _listed(self, prompts: Any) -> list[Any]:
         if not is_sample_based(self.adapter):
             return as_prompts(prompts)
         if prompts is not None:
-            return list(prompts)
+            return filled(prompts)
         if not isinstance(self.adapter, RLAdapter):
             raise ConfigurationError(
                 "an adapter made for each group cannot be asked for samples before there is a group: "
                 "give them as `prompts`."
             )
-        return list(self.adapter.build_dataset())
+        return samples_of(self.adapter)

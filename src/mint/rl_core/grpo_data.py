@@ -1,20 +1,17 @@
 """What `run_grpo` trains on: a batch a step, as long as it has steps."""
 
-import asyncio
-import inspect
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import chz
 
-from mint.recipe.exceptions import DataFormatError
 from mint.recipe.rl.types import RLDataset, RLDatasetBuilder
 from mint.rl_core.adapter import RLAdapter
 from mint.rl_core.config import RLConfig
 from mint.rl_core.environment import AdapterGroupBuilder
 from mint.rl_core.group_maker import GroupMaker
 from mint.rl_core.running import away_from_loop
+from mint.rl_core.sample_based import samples_of
 
 
 class GrpoDataset(RLDataset):
@@ -42,29 +39,16 @@ class GrpoDataset(RLDataset):
         return self._cfg.steps
 
     def _batch(self, index: int) -> list[AdapterGroupBuilder]:
-        questions = self._samples() if self._prompts is None else self._next_prompts(index)
+        if self._prompts is None:
+            questions = samples_of(self._adapter, most=self._cfg.batch)
+        else:
+            questions = self._next_prompts(self._prompts, index)
         return [self._maker.group(question, self._cfg.group) for question in questions]
 
-    def _next_prompts(self, index: int) -> list[Any]:
-        assert self._prompts is not None
-        count = len(self._prompts)
+    def _next_prompts(self, prompts: Sequence[Any], index: int) -> list[Any]:
+        count = len(prompts)
         batch = min(self._cfg.batch, count)  # once each: twice would be two groups of one problem
-        return [self._prompts[(index * batch + place) % count] for place in range(batch)]
-
-    def _samples(self) -> list[Any]:
-        name = f"{type(self._adapter).__name__}.build_dataset"
-        built = self._adapter.build_dataset()
-        if inspect.iscoroutine(built):
-            built = asyncio.run(built)
-        try:
-            samples = list(itertools.islice(built, self._cfg.batch))
-        except TypeError:
-            raise DataFormatError(
-                f"{name} gave {type(built).__name__} {built!r:.60}. It has to give a list of samples."
-            ) from None
-        if not samples:
-            raise DataFormatError(f"{name} gave no samples, so there is nothing to ask.")
-        return samples
+        return [prompts[(index * batch + place) % count] for place in range(batch)]
 
 
 @chz.chz

@@ -28,13 +28,27 @@ def as_prompts(prompts: Any) -> list[Prompt]:
         raise DataFormatError(
             f"prompts={prompts!r:.100} is {type(prompts).__name__}: give a list of prompts. {_FORMS}."
         )
-    listed = list(prompts)
-    if not listed:
-        raise DataFormatError("prompts is empty: there is nothing to train on.")
+    listed = filled(prompts)
     for place, prompt in enumerate(listed):
         if not _is_prompt(prompt):
+            empty = " It is empty." if _is_empty(prompt) else ""
             hint = " One conversation is a list by itself: [[...]]." if _is_talk(listed) else ""
-            raise DataFormatError(f"prompts[{place}] is {prompt!r:.100}. {_FORMS}.{hint}")
+            raise DataFormatError(f"prompts[{place}] is {prompt!r:.100}.{empty} {_FORMS}.{hint}")
+    return listed
+
+
+def filled(prompts: Iterable[Any]) -> list[Any]:
+    """Prompts or samples as a list.
+
+    Raises:
+        DataFormatError: there are none.
+    """
+    listed = list(prompts)
+    if not listed:
+        raise DataFormatError(
+            "prompts is empty, so there is nothing to ask. Give one or more; if they are read or "
+            "filtered, look at what came of that."
+        )
     return listed
 
 
@@ -89,6 +103,14 @@ def _is_prompt(prompt: Any) -> bool:
     if isinstance(prompt, str):
         return bool(prompt)
     return (_is_model_input(prompt) and prompt.length > 0) or _is_tokens(prompt) or _is_talk(prompt)
+
+
+def _is_empty(prompt: Any) -> bool:
+    return (
+        prompt.length == 0
+        if _is_model_input(prompt)
+        else hasattr(prompt, "__len__") and len(prompt) == 0
+    )
 
 
 def _is_model_input(prompt: Any) -> bool:

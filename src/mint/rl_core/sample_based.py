@@ -3,6 +3,9 @@
 From the wrapper on there is one path: the sample is bound to it, everything else is its adapter's.
 """
 
+import asyncio
+import inspect
+import itertools
 from typing import Any
 
 from mint import ModelInput
@@ -23,6 +26,31 @@ def is_sample_based(adapter: Any) -> bool:
     """Whether an adapter, or a class of adapters, scores samples."""
     kind = adapter if isinstance(adapter, type) else type(adapter)
     return issubclass(kind, RLAdapter) and shape_of(kind).kind == "sample-based"
+
+
+def samples_of(adapter: RLAdapter, most: int | None = None) -> list[Any]:
+    """The samples that an adapter's `build_dataset` gives, which may be an `async def`; not to be
+    called where an event loop runs.
+
+    Args:
+        most: the first so many of them; None: all.
+
+    Raises:
+        DataFormatError: it gave none.
+    """
+    name = f"{type(adapter).__name__}.build_dataset"
+    built: Any = adapter.build_dataset()
+    if inspect.iscoroutine(built):
+        built = asyncio.run(built)
+    try:
+        samples = list(itertools.islice(built, most))
+    except TypeError:
+        raise DataFormatError(
+            f"{name} gave {type(built).__name__} {built!r:.60}. It has to give a list of samples."
+        ) from None
+    if not samples:
+        raise DataFormatError(f"{name} gave no samples, so there is nothing to ask.")
+    return samples
 
 
 def prompt_of(adapter: RLAdapter, sample: Any, tokenizer: Any) -> ModelInput:
