@@ -305,6 +305,7 @@ def two_arguments(prompt: Any, response: Any) -> float:
         (two_arguments, None, ["a"], r"takes an object of a subclass of RLAdapter"),
         (SaysYes(), None, None, r"SaysYes scores tokens, so run_grpo has to be told what to ask"),
         (Repeats(), None, ["a"], r"Repeats makes its prompts itself.*leave prompts out"),
+        (SaysYes(), ["a"], None, r"cfg is list \['a'\].*prompts=\[...\]"),
         (SaysYes(), ["a"], ["a"], r"cfg is list \['a'\].*prompts=\[...\]"),
     ],
 )

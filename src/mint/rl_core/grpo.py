@@ -73,8 +73,11 @@ async def run_grpo_async(
     service_client: Any = None,
 ) -> str:
     """`run_grpo` for a coroutine."""
+    _check_adapter(adapter)
+    cfg = _checked(
+        cfg
+    )  # before the prompts: whoever gave them in its place reads that they go by name
     asked = _prompts(adapter, prompts)
-    cfg = _checked(cfg)
     reporter = _Reporter(adapter)
     builder = GrpoDatasetBuilder(adapter=adapter, prompts=asked, cfg=cfg)
     metadata = {"recipe_name": RECIPE_NAME}
@@ -96,16 +99,21 @@ async def run_grpo_async(
     return path
 
 
-def _prompts(adapter: Any, prompts: Any) -> list[Any] | None:
+def _check_adapter(adapter: Any) -> None:
+    """Raises ConfigurationError for what is no adapter."""
+    if isinstance(adapter, RLAdapter):
+        return
+    is_class = isinstance(adapter, type) and issubclass(adapter, RLAdapter)
+    wanted = f"one of it: {adapter.__name__}()" if is_class else AN_ADAPTER
+    raise ConfigurationError(f"adapter={adapter!r:.100}: run_grpo takes {wanted}.")
+
+
+def _prompts(adapter: RLAdapter, prompts: Any) -> list[Any] | None:
     """What token-based adapters are asked about; None for a sample-based one.
 
     Raises:
         ConfigurationError: adapter and prompts do not fit.
     """
-    if not isinstance(adapter, RLAdapter):
-        is_class = isinstance(adapter, type) and issubclass(adapter, RLAdapter)
-        wanted = f"one of it: {adapter.__name__}()" if is_class else AN_ADAPTER
-        raise ConfigurationError(f"adapter={adapter!r:.100}: run_grpo takes {wanted}.")
     name = type(adapter).__name__
     if is_sample_based(adapter):
         if prompts is not None:
