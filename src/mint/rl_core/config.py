@@ -1,12 +1,12 @@
 """RLConfig: one short run in a handful of numbers, from code or from the environment."""
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from mint.recipe.exceptions import ConfigurationError
+from mint.rl_core.checks import is_positive, is_whole
 
 VARIABLES = {
     "model": "MINT_BASE_MODEL",
@@ -76,16 +76,7 @@ class _Check:
     wanted: str
 
 
-def _is_whole(value: Any, lowest: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= lowest
-
-
-def _is_positive(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 < value < math.inf
-
-
-_COUNT = _Check(lambda value: _is_whole(value, 1), "give a whole number, 1 or more")
+_COUNT = _Check(lambda value: is_whole(value, 1), "give a whole number, 1 or more")
 _CHECKS = {
     "model": _Check(
         lambda value: isinstance(value, str) and bool(value), "give the name of a base model"
@@ -94,14 +85,14 @@ _CHECKS = {
     "steps": _COUNT,
     "batch": _COUNT,
     "group": _Check(
-        lambda value: _is_whole(value, 2),
+        lambda value: is_whole(value, 2),
         "give a whole number, 2 or more: a response is compared with the others of its group, so a "
         "single one teaches nothing",
     ),
-    "lr": _Check(_is_positive, "give a number above 0"),
+    "lr": _Check(is_positive, "give a number above 0"),
     "max_tokens": _COUNT,
     "temperature": _Check(
-        _is_positive,
+        is_positive,
         "give a number above 0: at 0 all responses of a group are the same, and nothing can be "
         "learnt from them",
     ),

@@ -1,12 +1,12 @@
 """The settings of an adapter, read and checked together."""
 
 import logging
-import math
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
 from mint.recipe.exceptions import ConfigurationError
+from mint.rl_core.checks import is_positive, is_whole
 from mint.rl_core.reward import as_score
 
 _log = logging.getLogger("mint.rl_core")
@@ -42,9 +42,9 @@ class Limits:
         )
 
     def __post_init__(self) -> None:
-        if self.timeout_s is not None and not _is_positive(self.timeout_s):
+        if self.timeout_s is not None and not is_positive(self.timeout_s):
             self._refuse("timeout_s", "a number of seconds above 0, or None for no limit")
-        if not _is_count(self.max_concurrency):
+        if not is_whole(self.max_concurrency, 1):
             self._refuse("max_concurrency", "how many scorings may run at once: 1 or more")
         if not isinstance(self.blocking, bool):
             self._refuse("blocking", "True or False")
@@ -62,15 +62,6 @@ class Limits:
         raise ConfigurationError(
             f"{self.owner}.{name} = {getattr(self, name)!r}: it has to be {wanted}."
         )
-
-
-def _is_positive(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and 0 < value < math.inf
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def warn_of_near_names(cls: type, base: type) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import threading
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 class Places:
@@ -95,7 +95,7 @@ class Place:
     _of: Places
     _has_ended: bool = False
     _is_stuck: bool = False
-    _timer: threading.Timer | None = field(default=None)
+    _timer: threading.Timer | None = None
 
     def end(self) -> None:
         """The scoring has ended: its place is free, and it is stuck no more."""
