@@ -1,5 +1,6 @@
 """What tests of adapters share."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -15,3 +16,12 @@ def registered_tokenizer() -> Iterator[None]:
     register_tokenizer(MODEL, lambda: TOKENIZER)
     yield
     unregister_tokenizer(MODEL)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """An interrupt raises KeyboardInterrupt here and in programs begun here, also where a script has
+    begun the tests with `&`, which makes their process ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

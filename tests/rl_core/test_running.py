@@ -42,6 +42,7 @@ def test_an_error_is_raised_as_itself():
             run()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_notebook_cell_cancels_what_it_waits_for():
     ended: list[str] = []
     this = threading.current_thread()

@@ -742,6 +742,7 @@ def test_a_hung_reward_does_not_keep_the_interpreter_from_ending():
     assert (ran.returncode, ran.stdout) == (0, "begun\ntimeout\n"), ran.stderr
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_program_whose_reward_hangs():
     program = subprocess.Popen(
         [sys.executable, "-c", HANGS.format(timeout_s=None)],
