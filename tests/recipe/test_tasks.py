@@ -53,6 +53,31 @@ async def test_failures_at_the_same_time_are_noted_on_the_first():
     assert any("two" in note for note in caught.value.__notes__)
 
 
+async def test_many_failures_at_the_same_time_take_few_lines():
+    alike = [fail(KeyError("one")) for _ in range(8)]
+    different = [fail(ValueError(n)) for n in range(8)]
+
+    with pytest.raises(KeyError) as caught:
+        await run_together([*alike, *different])
+
+    assert caught.value.__notes__ == [
+        "7 other tasks failed at the same time in the same way.",
+        "At the same time: ValueError(0)",
+        "At the same time: ValueError(1)",
+        "At the same time: ValueError(2)",
+        "At the same time: 5 more.",
+    ]
+
+
+async def test_a_failure_that_takes_no_note_is_raised_all_the_same():
+    class Mute(Exception):
+        def __repr__(self) -> str:
+            raise AttributeError("cannot be shown")
+
+    with pytest.raises(Mute):
+        await run_together([fail(Mute()), fail(Mute())])
+
+
 async def test_a_failure_in_a_group_within_a_group_is_still_itself():
     async def body() -> None:
         async with task_group() as outer:

@@ -1,11 +1,14 @@
 """Tasks that live and die together, and work that has so much time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+MOST_NOTED = 3
+"""Of failures that came with another and are not like it."""
 
 
 @asynccontextmanager
@@ -48,11 +51,24 @@ async def limited(clock: asyncio.Timeout, too_late: Callable[[], Exception]) -> 
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The earliest; any others are noted on it."""
-    leaves = list(_leaves(failures))
-    for other in leaves[1:]:
-        leaves[0].add_note(f"Another task failed at the same time: {other!r}")
-    return leaves[0]
+    """The earliest; any others are noted on it, in a few lines."""
+    first, *others = _leaves(failures)
+    with suppress(Exception):  # an error that takes no note, or cannot be shown
+        for note in _notes(repr(first), [repr(other) for other in others]):
+            first.add_note(note)
+    return first
+
+
+def _notes(first: str, others: Sequence[str]) -> Iterator[str]:
+    alike = others.count(first)
+    if alike:
+        tasks = "1 other task" if alike == 1 else f"{alike} other tasks"
+        yield f"{tasks} failed at the same time in the same way."
+    different = [other for other in others if other != first]
+    for other in different[:MOST_NOTED]:
+        yield f"At the same time: {other}"
+    if len(different) > MOST_NOTED:
+        yield f"At the same time: {len(different) - MOST_NOTED} more."
 
 
 def _leaves(failures: BaseExceptionGroup[BaseException]) -> Iterable[BaseException]:
