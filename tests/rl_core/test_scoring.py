@@ -473,6 +473,19 @@ async def test_a_response_that_cannot_be_decoded_is_no_second_error(tokenizer: A
     assert len(note) < 400
 
 
+class TakesTokensForText(RLAdapter):
+    def __call__(self, prompt: Any, response: Any) -> float:
+        return float(response.strip() == "hi")
+
+
+async def test_who_takes_tokens_for_text_is_told_how_to_get_the_text():
+    with pytest.raises(AttributeError, match="strip") as raised:
+        await TakesTokensForText(ByteTokenizer()).score([1], [104, 105])
+
+    (note,) = raised.value.__notes__
+    assert "self.response_text(response)" in note
+
+
 async def test_an_error_that_takes_no_note_is_raised_all_the_same():
     class Closed(Exception):
         def add_note(self, note: str) -> None:

@@ -154,7 +154,7 @@ async def _scored(
     except Exception as error:
         if limits.error_score is None:
             with suppress(Exception):  # an error that takes no note is raised without
-                error.add_note(_note(adapter, method, pairs))
+                error.add_note(_note(adapter, method, pairs) + _advice(error))
             raise
         rewards = [_failed(method, limits.error_score, error)] * len(pairs)
     _hint_at_size(method, rewards)
@@ -259,3 +259,13 @@ def _note(adapter: "RLAdapter", method: Method, pairs: Sequence[Pair]) -> str:
         said = f"(cannot be decoded: {type(error).__name__}) {pairs[0][1]!r}"
     which = "the response" if len(pairs) == 1 else f"{len(pairs)} responses, the first of them"
     return f"In {method} of the adapter {adapter.name!r}, on {which}: {visible(said[:NOTED])}"
+
+
+def _advice(error: Exception) -> str:
+    """What to do about a mistake that is made often."""
+    if isinstance(error, AttributeError | TypeError) and ModelInput.__name__ in str(error):
+        return (
+            "\nPrompt and response are tokens: self.response_text(response) is the text, and "
+            "response.to_ints() the list of them."
+        )
+    return ""
