@@ -10,6 +10,7 @@ import pytest
 from tests.recipe.sandbox.programs import PATIENT, needs, processes_with, python, token
 
 from mint.recipe.sandbox import Isolation, Limits, Sandbox
+from mint.recipe.sandbox.refused_calls import refusing_filter
 
 
 async def test_the_environment_has_nothing_of_ours(
@@ -248,6 +249,20 @@ async def test_no_new_user_namespace_opens_the_kernel_to_it(sandbox: Sandbox):
     print(ctypes.CDLL(None).unshare(CLONE_NEWUSER))
     """
     assert (await python(sandbox, source)).stdout == "-1\n"
+
+
+@pytest.mark.skipif(refusing_filter() is None, reason="no table of system calls for this machine")
+async def test_calls_by_another_machines_numbers_do_not_get_past_the_filter(sandbox: Sandbox):
+    source = """
+    import ctypes, errno, platform
+    X32 = 0x40000000
+    if platform.machine() == "x86_64":
+        c = ctypes.CDLL(None, use_errno=True)
+        print(c.syscall(X32 | 39), errno.errorcode[ctypes.get_errno()])
+    else:
+        print("-1 ENOSYS")
+    """
+    assert (await python(sandbox, source)).stdout == "-1 ENOSYS\n"
 
 
 async def test_daemons_do_not_outlive_the_program(sandbox: Sandbox):

@@ -9,15 +9,15 @@ from functools import cache
 from pathlib import Path
 from shutil import which
 
+from mint.recipe.sandbox.guard.namespaces import SHARED_MEMORY, SHARED_MEMORY_BYTES
 from mint.recipe.sandbox.interpreter import Interpreter, interpreter
 from mint.recipe.sandbox.isolation import Isolation
 from mint.recipe.sandbox.launch import FIRST_INHERITED, Launch, Program, kernel_limits, order
+from mint.recipe.sandbox.refused_calls import refusing_filter
 from mint.recipe.sandbox.users import can_choose_user, user_of_its_own
 
 PROGRAM = "bwrap"
 FOLDER = "/tmp/work"
-SHARED_MEMORY_BYTES = 1024 * 1024
-"""/dev/shm, which locks of multiprocessing need. Outside of Limits.disk_bytes."""
 INNER_USER = 65534
 """Who the program believes to be: nobody."""
 
@@ -44,7 +44,7 @@ class Bubblewrap:
             user = open_meanwhile.enter_context(user_of_its_own()) if self.has_own_users else None
             contents = [
                 open_meanwhile.enter_context(_in_memory(content))
-                for content in program.files.values()
+                for content in (*program.files.values(), refusing_filter() or b"")
             ]
             told = order(
                 limits,
@@ -52,6 +52,7 @@ class Bubblewrap:
                     self.program,
                     *self._walls,
                     *_room(limits.disk_bytes, list(program.files)),
+                    *_refusing(FIRST_INHERITED + len(program.files)),
                     "--",
                     *program.command,
                 ],
@@ -80,7 +81,7 @@ def _walls(program: str, python: Interpreter, readable: Sequence[str]) -> list[s
         if not any(Path(path).is_relative_to(shown) for shown in SYSTEM):
             walls += ["--ro-bind", path, path]
     walls += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev"]
-    return [*walls, "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"]
+    return [*walls, "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", SHARED_MEMORY]
 
 
 def _room(size_bytes: int, names: Sequence[str]) -> list[str]:
@@ -89,6 +90,10 @@ def _room(size_bytes: int, names: Sequence[str]) -> list[str]:
     for content, name in enumerate(names, FIRST_INHERITED):
         room += ["--perms", "0644", "--file", str(content), f"{FOLDER}/{name}"]
     return [*room, "--chdir", FOLDER, "--remount-ro", "/"]
+
+
+def _refusing(descriptor: int) -> list[str]:
+    return ["--seccomp", str(descriptor)] if refusing_filter() is not None else []
 
 
 def _shown(path: str) -> list[str]:

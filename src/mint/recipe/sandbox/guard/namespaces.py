@@ -11,6 +11,10 @@ from mint.recipe.sandbox.guard.system import LINUX, as_user
 STATUS, GATE = 3, 4
 """Descriptors, as bubblewrap sees them. It closes both before the program starts."""
 
+SHARED_MEMORY = "/dev/shm"
+"""A file system which locks of multiprocessing need. Outside of Limits.disk_bytes."""
+SHARED_MEMORY_BYTES = 1024 * 1024
+
 
 class Namespaces:
     """bubblewrap's set-up, held at a gate until its process 1 has the limits that count inside.

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from mint.recipe.sandbox.guard.ending import end_all
-from mint.recipe.sandbox.guard.namespaces import Namespaces
+from mint.recipe.sandbox.guard.namespaces import SHARED_MEMORY, SHARED_MEMORY_BYTES, Namespaces
 from mint.recipe.sandbox.guard.start import Descriptors, start
-from mint.recipe.sandbox.guard.watch import folder_usage, mounted_files, usage
+from mint.recipe.sandbox.guard.watch import CpuMeter, folder_usage, mounted_files, usage
 from mint.recipe.sandbox.removal import remove_tree
 
 TICK_S = 0.02
 FOLDER_EVERY_TICKS = 5
 """A walk through a thousand files takes milliseconds."""
 BUBBLEWRAPS_TASKS = 2
-FILES_OF_AN_EMPTY_FOLDER = 2
-"""The mounted folder and the program's within it."""
+FILES_OF_EMPTY_FOLDERS = 3
+"""The mounted folder, the program's within it, and that of shared memory."""
 
 
 class Run:
@@ -36,7 +36,7 @@ class Run:
         self._ended: int | None = None  # the program's wait status
         self._inside: int | None = None  # bubblewrap's process 1, as we see it
         self._peak_memory_bytes = 0
-        self._cpu_s = 0.0
+        self._meter = CpuMeter()
 
     def to_the_end(self, given: Descriptors) -> dict[str, Any]:
         """The report."""
@@ -63,7 +63,7 @@ class Run:
             "reason": reason,
             "wall_s": wall_s,
             # The kernel buries what dies with its namespace without adding up what it has used.
-            "cpu_s": max(self._cpu_s, spent.ru_utime + spent.ru_stime),
+            "cpu_s": max(self._meter.most_s, spent.ru_utime + spent.ru_stime),
             "peak_memory_bytes": self._peak_memory_bytes,
         }
 
@@ -98,10 +98,10 @@ class Run:
     def _limit_passed(self, *, look_at_files: bool) -> str | None:
         used = usage()
         self._peak_memory_bytes = max(self._peak_memory_bytes, used.memory_bytes)
-        self._cpu_s = used.cpu_s
+        cpu_s = self._meter.seconds(used)
         if used.memory_bytes > self._limits["memory_bytes"]:
             return "memory"
-        if used.cpu_s > self._limits["cpu_s"]:
+        if cpu_s > self._limits["cpu_s"]:
             return "cpu"
         if used.tasks > self._limits["processes"] + (BUBBLEWRAPS_TASKS if self._inside else 0):
             return "processes"
@@ -111,7 +111,8 @@ class Run:
         folder, most = self._order["folder"], int(self._limits["files"])
         if self._inside:  # its size is that of the file system
             files = mounted_files(self._inside, folder, int(self._limits["disk_bytes"]))
-            return "files" if files > most + FILES_OF_AN_EMPTY_FOLDER else None
+            files += mounted_files(self._inside, SHARED_MEMORY, SHARED_MEMORY_BYTES)
+            return "files" if files > most + FILES_OF_EMPTY_FOLDERS else None
         files, size_bytes = folder_usage(folder, most)
         if files > most:
             return "files"

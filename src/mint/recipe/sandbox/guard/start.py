@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from mint.recipe.sandbox.guard import system
 from mint.recipe.sandbox.guard.namespaces import Namespaces
 from mint.recipe.sandbox.guard.watch import tasks_of
+from mint.recipe.sandbox.refused_calls import refusing_filter
 
 OUT_OF_THE_WAY = 300
 """Descriptors are moved above this before each gets its place; more are never received."""
@@ -72,6 +73,8 @@ def _become(
     if not order["namespaces"]:
         system.gain_no_rights()  # bubblewrap does so itself, once it no longer needs any
     system.die_with_parent()
+    if not order["namespaces"] and (refusing := refusing_filter()) is not None:
+        system.refuse_calls(refusing)
     os.execve(argv[0], argv, order["env"])
 
 

@@ -1,16 +1,18 @@
 """What a program and all its processes use, as /proc tells it. Elsewhere than on Linux: nothing."""
 
+import errno
+import itertools
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 PAGE_BYTES = resource.getpagesize()
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_CPU, _TASKS, _PAGES = slice(11, 15), 17, 21
-"""Places in /proc/PID/stat after the name: own and waited-for children's processor time, threads,
-resident pages."""
+_OWN_CPU, _CPU, _TASKS, _START, _PAGES = slice(11, 13), slice(11, 15), 17, 19, 21
+"""Places in /proc/PID/stat after the name: own processor time, the same with that of waited-for children,
+threads, time of the start, resident pages."""
 
 
 @dataclass(frozen=True)
@@ -22,20 +24,45 @@ class Usage:
     memory_bytes: int
     """Resident now. Pages that two share count twice."""
     cpu_s: float
-    """With those that have ended."""
+    """With those that have ended and were waited for."""
+    own_cpu_s: Mapping[tuple[int, int], float]
+    """Of each one alive by itself: (process number, time of its start) -> seconds."""
 
 
 def usage() -> Usage:
     """What the processes below this one use."""
     gone = resource.getrusage(resource.RUSAGE_CHILDREN)
     tasks, pages, cpu_s = 0, 0, gone.ru_utime + gone.ru_stime
+    own_cpu_s: dict[tuple[int, int], float] = {}
     for pid in descendants():
         with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stat:
             told = stat.read().rpartition(b")")[2].split()
             cpu_s += sum(map(int, told[_CPU])) / _TICKS_PER_S
+            own_cpu_s[pid, int(told[_START])] = sum(map(int, told[_OWN_CPU])) / _TICKS_PER_S
             tasks += int(told[_TASKS])
             pages += int(told[_PAGES])
-    return Usage(tasks, pages * PAGE_BYTES, cpu_s)
+    return Usage(tasks, pages * PAGE_BYTES, cpu_s, own_cpu_s)
+
+
+class CpuMeter:
+    """Processor time up to now, also of processes that nobody waited for.
+
+    The kernel adds what an ended process has used to the parent that waits for it. Where a parent
+    ignores SIGCHLD, there is none, and what was seen last has to do.
+    """
+
+    def __init__(self) -> None:
+        self._alive: Mapping[tuple[int, int], float] = {}
+        self._ended_s = 0.0
+        self.most_s = 0.0
+
+    def seconds(self, used: Usage) -> float:
+        """The total, with what has just been seen."""
+        self._ended_s += sum(s for who, s in self._alive.items() if who not in used.own_cpu_s)
+        self._alive = used.own_cpu_s
+        seen_s = self._ended_s + sum(self._alive.values())
+        self.most_s = max(self.most_s, used.cpu_s, seen_s)
+        return self.most_s
 
 
 def descendants() -> Iterator[int]:
@@ -68,18 +95,22 @@ def tasks_of(user: int) -> int:
 
 
 def folder_usage(folder: str, most: int) -> tuple[int, int]:
-    """How many entries lie below a folder, and their bytes on disk; counting ends above `most`."""
+    """How many entries lie below a folder, and their bytes on disk; counting ends above `most`.
+
+    What lies too deep for a path cannot be counted, and counts as more than `most`.
+    """
     files, size, to_see = 0, 0, [folder]
     while to_see and files <= most:
-        with suppress(OSError), os.scandir(to_see.pop()) as entries:
-            for entry in entries:
-                files += 1
-                if files > most:
-                    break
-                with suppress(OSError):
+        try:
+            with os.scandir(to_see.pop()) as entries:
+                for entry in itertools.islice(entries, most + 1 - files):
+                    files += 1
                     size += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         to_see.append(entry.path)
+        except OSError as error:  # gone meanwhile, or closed to us
+            if error.errno == errno.ENAMETOOLONG:
+                return most + 1, size
     return files, size
 
 
