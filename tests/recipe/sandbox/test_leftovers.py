@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -45,12 +46,19 @@ def held() -> tuple[int, int, str]:
         return len(ours()), len(os.listdir("/proc/self/fd")), mounts.read()
 
 
+async def until_guards_are_gone() -> None:
+    """A guard reports, then ends; a keeper has no children but guards."""
+    await until(lambda: len(ours()) == len(psutil.Process().children()), "no guard is left")
+
+
 async def test_runs_leave_no_process_descriptor_folder_or_mount(sandbox: Sandbox, place: Path):
     await python(sandbox, "pass")
+    await until_guards_are_gone()
     before = held()
     await asyncio.gather(*(python(sandbox, SLEEPS.replace("600", "0.1")) for _ in range(8)))
     assert os.listdir(place) == []
-    await until(lambda: held() == before, "all is as it was")  # a guard reports, then ends
+    await until_guards_are_gone()
+    assert held() == before
     assert [process for process in ours() if process.status() == psutil.STATUS_ZOMBIE] == []
 
 
@@ -163,6 +171,85 @@ async def test_closing_a_sandbox_ends_what_runs_and_its_keeper(sandbox: Sandbox)
     own.close()  # again is fine
 
 
+def above_free_descriptors(count: int) -> int:
+    """The number below which this many descriptors are free."""
+    used = set(map(int, os.listdir("/proc/self/fd")))
+    return next(n for n in range(count, 10_000) if n - sum(fd < n for fd in used) == count)
+
+
+async def end(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    await asyncio.to_thread(os.waitpid, child, 0)
+
+
+async def test_a_fork_of_ours_does_not_keep_a_program_from_being_ended(sandbox: Sandbox):
+    mark = token()
+    task = asyncio.create_task(sleep(sandbox, mark))
+    await until_running(mark)
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, 60)
+        assert processes_with(mark) == []
+    finally:
+        await end(child)
+
+
+@pytest.mark.filterwarnings("ignore::mint.recipe.sandbox.WeakIsolationWarning")
+async def test_a_fork_does_not_keep_the_keeper_of_its_parent(sandbox: Sandbox):
+    own = Sandbox(sandbox.backend)  # pyright: ignore[reportArgumentType]
+    await python(own, "pass")
+    keeper = own._keeper._process
+    assert keeper is not None
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        await asyncio.to_thread(own.close)
+        assert keeper.returncode == 0  # it went by itself, and was not killed
+    finally:
+        await end(child)
+
+
+async def test_a_fork_of_ours_runs_programs_of_its_own(sandbox: Sandbox):
+    await python(sandbox, "pass")
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        told: list[Result] = []
+        run = threading.Thread(target=lambda: told.append(asyncio.run(python(sandbox, "print(1)"))))
+        run.start()
+        run.join()
+        sandbox.close()
+        os._exit(0 if told[0].stdout == "1\n" else 1)
+    assert (await asyncio.to_thread(os.waitpid, child, 0))[1] == 0
+    assert (await python(sandbox, "print('next')")).stdout == "next\n"
+
+
+@pytest.mark.filterwarnings("ignore::mint.recipe.sandbox.WeakIsolationWarning")
+async def test_without_free_descriptors_runs_are_refused_and_leave_nothing(
+    sandbox: Sandbox, place: Path
+):
+    with Sandbox(sandbox.backend, max_running=20) as own:  # pyright: ignore[reportArgumentType]
+        await python(own, "pass")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (above_free_descriptors(60), limits[1]))
+        try:
+            runs = (python(own, "import time; time.sleep(0.2)") for _ in range(20))
+            results = await asyncio.gather(*runs, return_exceptions=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    refused = [result for result in results if not isinstance(result, Result)]
+    assert refused
+    assert [str(error) for error in refused if not isinstance(error, SandboxError)] == []
+    assert os.listdir(place) == []
+
+
 OWNER = """
 import asyncio, sys, warnings
 from mint.recipe.sandbox import PYTHON, Limits, Sandbox
@@ -173,7 +260,7 @@ asyncio.run(Sandbox(backend).run({"f": "x"}, command, Limits(wall_s=300)))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 async def test_the_death_of_its_owner_ends_a_program(
     sandbox: Sandbox, number: signal.Signals, place: Path
 ):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import stat
 import sys
 import warnings
@@ -113,11 +114,11 @@ async def test_no_more_run_at_once_than_are_allowed(sandbox: Sandbox):
 
 async def test_the_wall_limit_does_not_count_the_wait_for_a_turn(sandbox: Sandbox):
     first = [
-        asyncio.create_task(python(sandbox, "import time; time.sleep(4)"))
+        asyncio.create_task(python(sandbox, "import time; time.sleep(3)"))
         for _ in range(sandbox.max_running)
     ]
     await asyncio.sleep(0.2)
-    late = await python(sandbox, "print('done')", Limits(wall_s=3.5))
+    late = await python(sandbox, "print('done')", Limits(wall_s=2.5))
     assert late.succeeded
     assert all(result.succeeded for result in await asyncio.gather(*first))
 
@@ -208,6 +209,12 @@ def test_an_unknown_backend_or_an_empty_pool_is_refused():
         Sandbox("docker")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="max_running"):
         Sandbox(max_running=0)
+
+
+def test_more_at_once_than_descriptors_suffice_for_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 1024))
+    with pytest.raises(ConfigurationError, match="at most 16 run at once"):
+        Sandbox("subprocess", max_running=17)
 
 
 def test_an_interpreter_that_is_none_is_refused_with_what_was_tried():

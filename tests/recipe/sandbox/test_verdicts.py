@@ -209,7 +209,7 @@ async def test_each_way_to_fail_is_told_apart(sandbox: Sandbox):
     """
     cases = [FunctionCase([x], x * x) for x in range(5)]
     graded = await grade_function(
-        sandbox, textwrap.dedent(source), "square", cases, limits=Limits(wall_s=5.0)
+        sandbox, textwrap.dedent(source), "square", cases, limits=Limits(wall_s=3.0)
     )
     assert outcomes(graded) == ["wrong", "no_answer", "crashed", "timed_out", "over_limit"]
     assert "ValueError: two" in graded.cases[2].detail

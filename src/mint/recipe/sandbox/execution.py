@@ -7,12 +7,13 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from typing import Any
 
 from mint.recipe.exceptions import SandboxError
+from mint.recipe.sandbox.forks import forget_in_forks
 from mint.recipe.sandbox.keeper import Keeper
 from mint.recipe.sandbox.launch import Backend, Launch, Program
 from mint.recipe.sandbox.limits import LimitName, Result
@@ -59,6 +60,11 @@ class Stop:
         with self._lock:
             self._wake = None
 
+    def forget(self) -> None:
+        """In a fork: the run is the parent's."""
+        self._lock = threading.Lock()  # a thread of the parent may have held it
+        self._wake = None
+
 
 def execute(backend: Backend, keeper: Keeper, program: Program, stop: Stop) -> Result:
     """Run a program and wait for its end.
@@ -66,8 +72,15 @@ def execute(backend: Backend, keeper: Keeper, program: Program, stop: Stop) -> R
     Raises:
         SandboxError: it could not be started, which is nothing the program did.
     """
-    with backend.launch(program) as launch:
-        return _Conversation(launch, program, stop).until_the_end(keeper)
+    try:
+        with backend.launch(program) as launch:
+            return _Conversation(launch, program, stop).until_the_end(keeper)
+    except OSError as error:
+        raise SandboxError(f"{_named(program.command)} was not run: {error}.") from error
+
+
+def _named(command: Sequence[str]) -> str:
+    return shlex.join(command)[:200]
 
 
 class _Pipes:
@@ -76,10 +89,11 @@ class _Pipes:
     def __init__(self, open_meanwhile: ExitStack) -> None:
         def pipe() -> tuple[int, int]:
             ends = os.pipe()
-            for end in ends:
-                open_meanwhile.callback(self.close, end)
+            self._ends += ends
             return ends
 
+        open_meanwhile.callback(self.close_all)
+        self._ends: list[int] = []
         self._closed: set[int] = set()
         self.guards_stdin, self.stdin = pipe()
         self.stdout, self.guards_stdout = pipe()
@@ -102,6 +116,9 @@ class _Pipes:
                 self._closed.add(end)
                 os.close(end)
 
+    def close_all(self) -> None:
+        self.close(*self._ends)
+
 
 class _Conversation:
     """Feeding stdin, reading what comes, up to the guard's report."""
@@ -121,6 +138,7 @@ class _Conversation:
     def until_the_end(self, keeper: Keeper) -> Result:
         with ExitStack() as open_meanwhile:
             self._pipes = _Pipes(open_meanwhile)
+            forget_in_forks(self)
             self._selector = open_meanwhile.enter_context(selectors.DefaultSelector())
             self._stop.attach(self._pipes.wake)
             open_meanwhile.callback(self._stop.detach)
@@ -128,6 +146,11 @@ class _Conversation:
             self._talk()
             self._drain()
             return self._result()
+
+    def forget(self) -> None:
+        """In a fork, whose copies of the pipes would keep the program from seeing that they are closed."""
+        self._stop.forget()
+        self._pipes.close_all()
 
     def _start(self, keeper: Keeper) -> None:
         pipes = self._pipes
@@ -210,12 +233,17 @@ class _Conversation:
                     break
 
     def _result(self) -> Result:
-        _, _, told = self._read[self._pipes.report].partition(b"\n")
+        number, _, told = self._read[self._pipes.report].partition(b"\n")
+        if not number:
+            raise SandboxError(
+                f"{_named(self._command)} was not run: no guard for it started. The machine may be short of "
+                "processes or memory, or somebody has stopped the keeper."
+            )
         report = json.loads(told) if told else self._lost()
         if "error" in report:
             said = bytes(self._read[self._pipes.stderr][-500:]).decode("utf-8", "replace").strip()
             raise SandboxError(
-                f"{shlex.join(self._command)[:200]} did not start: {report['error']}. {said}".rstrip()
+                f"{_named(self._command)} did not start: {report['error']}. {said}".rstrip()
             )
         reason = report["reason"]
         return Result(

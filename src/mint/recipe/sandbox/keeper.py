@@ -1,6 +1,5 @@
 """The process that guards are forked from, as seen by us."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import mint
+from mint.recipe.sandbox.forks import forget_in_forks
 
 START = "import sys; sys.path.insert(0, sys.argv[1]); from mint.recipe.sandbox.guard.main import main; main()"
 """Run with nothing on the path but the standard library and the folder that `mint` lies in."""
@@ -22,12 +22,13 @@ class Keeper:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
-        self._owner = 0
+        self._begun = False
+        forget_in_forks(self)
 
     def start_guard(self, fds: Sequence[int]) -> None:
         """Have a guard started with these descriptors, which may be closed afterwards."""
         with self._lock:
-            if self._owner != os.getpid():  # first use, or we are a fork: its keeper is not ours
+            if not self._begun:
                 self._begin()
             try:
                 self._send(fds)
@@ -39,8 +40,15 @@ class Keeper:
     def close(self) -> None:
         """End the keeper; guards see their programs to the end."""
         with self._lock:
-            if self._owner == os.getpid():
+            if self._begun:
                 self._end()
+
+    def forget(self) -> None:
+        """In a fork: the keeper is the parent's, and waits for the end of its requests."""
+        self._lock = threading.Lock()  # a thread of the parent may have held it
+        self._begun = False
+        if self._requests is not None:
+            self._requests.close()
 
     def _send(self, fds: Sequence[int]) -> None:
         assert self._requests is not None
@@ -58,7 +66,7 @@ class Keeper:
                 start_new_session=True,  # a Ctrl-C is ours to pass on
             )
         self._requests = ours
-        self._owner = os.getpid()
+        self._begun = True
 
     def _end(self) -> None:
         assert self._requests is not None
@@ -69,4 +77,4 @@ class Keeper:
         except subprocess.TimeoutExpired:  # somebody has stopped it
             self._process.kill()
             self._process.wait()
-        self._owner = 0
+        self._begun = False

@@ -4,9 +4,11 @@ That holds off accidents, and little else. Where we are root, each program runs 
 which holds off much more.
 """
 
+import errno
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +21,8 @@ from mint.recipe.sandbox.launch import Launch, Program, kernel_limits, order
 from mint.recipe.sandbox.program_files import write_files
 from mint.recipe.sandbox.removal import remove_tree
 from mint.recipe.sandbox.users import can_choose_user, user_of_its_own
+
+REMOVE_S = 60.0
 
 
 class Processes:
@@ -77,7 +81,19 @@ def _private_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        remove_tree(folder)  # the guard has, unless it never came to that
+        _remove(folder)  # the guard has, unless it never came to that
+
+
+def _remove(folder: Path) -> None:
+    """Remove it, also where all file descriptors are in use for a while."""
+    give_up = time.monotonic() + REMOVE_S
+    while True:
+        try:
+            return remove_tree(folder)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or time.monotonic() > give_up:
+                raise
+        time.sleep(0.05)
 
 
 def _give_to(user: int, folder: Path) -> None:

@@ -52,5 +52,10 @@ def _moved(here: int, name: str) -> int:
 
 
 def _entered(name: str, above: int | None) -> int:
-    os.chmod(name, stat.S_IRWXU, dir_fd=above)
-    return os.open(name, _AS_FOLDER, dir_fd=above)
+    try:
+        there = os.open(name, _AS_FOLDER, dir_fd=above)
+    except PermissionError:  # not for root, who could be led by a link here, were a process left
+        os.chmod(name, stat.S_IRWXU, dir_fd=above)
+        there = os.open(name, _AS_FOLDER, dir_fd=above)
+    os.fchmod(there, stat.S_IRWXU)
+    return there

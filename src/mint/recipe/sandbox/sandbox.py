@@ -13,6 +13,7 @@ from mint.recipe.exceptions import ConfigurationError, DataValidationError, Sand
 from mint.recipe.promises import resolved
 from mint.recipe.sandbox import backends
 from mint.recipe.sandbox.execution import Stop, execute
+from mint.recipe.sandbox.forks import forget_in_forks
 from mint.recipe.sandbox.isolation import Isolation, WeakIsolationWarning, weaknesses
 from mint.recipe.sandbox.keeper import Keeper
 from mint.recipe.sandbox.launch import Program
@@ -23,12 +24,15 @@ PYTHON = ("python3", "-E", "-s", "-S", "-B")
 """Python with its standard library only, which starts in half the time. ("python3",) has the packages
 that are installed beside that interpreter."""
 
+DESCRIPTORS_A_RUN = 16
+"""Pipes, selector, and some files; each file that is handed over to bubblewrap is one more."""
+
 
 class Sandbox:
     """Runs programs apart from this machine; more than fit at once wait for their turn.
 
-    May be used from several event loops and threads. `close`, or leaving it as a context manager,
-    ends what still runs.
+    May be used from several event loops and threads, and in a fork, which has programs of its own.
+    `close`, or leaving it as a context manager, ends what still runs.
 
     Attributes:
         backend: the name of the backend in use.
@@ -68,10 +72,11 @@ class Sandbox:
         self.backend = chosen.backend.name
         self.isolates: frozenset[Isolation] = chosen.backend.isolates
         self.max_running = max_running or _cores()
-        self._threads = ThreadPoolExecutor(self.max_running, thread_name_prefix="mint-sandbox")
+        _check_descriptors_suffice(self.max_running)
         self._keeper = Keeper()
         weakref.finalize(self, self._keeper.close)
-        self._running: set[Stop] = set()
+        self.forget()
+        forget_in_forks(self)
         self._closed = False
         if missing := weaknesses(self.isolates):
             because = f" ({chosen.why_not_better})" if chosen.why_not_better else ""
@@ -138,6 +143,11 @@ class Sandbox:
             stop.set()
             future.cancel()
 
+    def forget(self) -> None:
+        """Begin anew, as in a fork: what runs is the parent's, and so are its threads."""
+        self._running: set[Stop] = set()
+        self._threads = ThreadPoolExecutor(self.max_running, thread_name_prefix="mint-sandbox")
+
     def close(self) -> None:
         """End what runs and wait for it (milliseconds); what waits for its turn is cancelled."""
         self._closed = True
@@ -163,6 +173,20 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _check_descriptors_suffice(max_running: int) -> None:
+    try:
+        import resource
+    except ImportError:
+        return  # Windows: every backend says that it does not work there
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and max_running * DESCRIPTORS_A_RUN > most:
+        raise ConfigurationError(
+            f"max_running={max_running} needs about {max_running * DESCRIPTORS_A_RUN} file descriptors, and "
+            f"this process may have {most}. Raise that (ulimit -n), or let at most "
+            f"{most // DESCRIPTORS_A_RUN} run at once."
+        )
 
 
 Texts = TypeVar("Texts", bound=Sequence[str])
