@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -277,6 +278,59 @@ def test_a_folder_is_gone_on_with_and_one_that_is_complete_says_so(tmp_path: Pat
     assert out == f"Saved: {second}\n"
     assert third == second
     assert "has all of its 2 steps already, so nothing was trained" in err
+
+
+class Interrupts(SaysYes):
+    """Is interrupted after one step, once."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.after = after
+
+    def evaluate(self, step: int, rewards: Sequence[float], num_datums: int) -> None:
+        super().evaluate(step, rewards, num_datums)
+        if step == self.after:
+            self.after = 0
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(
+    ("after", "first", "says"),
+    [(6, 5, "goes on after step 5"), (3, 0, "begins anew: nothing was saved yet")],
+)
+def test_an_interrupted_run_says_where_it_goes_on_and_does(
+    after: int, first: int, says: str, tmp_path: Path
+):
+    fake, adapter = service(), Interrupts(after)
+
+    def train() -> str:
+        cfg = config(tmp_path, steps=8)
+        return run_grpo(adapter, cfg, prompts=["sure?"], service_client=fake)
+
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        train()
+    [note] = interrupted.value.__notes__
+    assert str(tmp_path) in note
+    assert says in note
+    trained = len(fake.called("forward_backward"))
+    train()
+
+    assert len(fake.called("forward_backward")) - trained == 8 - first
+    assert [row["step"] for row in rows(tmp_path)] == list(range(8))
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupted_run_without_a_folder_of_its_own_is_told_of_log_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MINT_RUNS_DIR", str(tmp_path))
+    cfg = RLConfig(model=MODEL, steps=2, batch=1, group=2)
+
+    with pytest.raises(KeyboardInterrupt) as interrupted:
+        run_grpo(Interrupts(1), cfg, prompts=["sure?"], service_client=service())
+
+    assert "log_path" in interrupted.value.__notes__[0]
 
 
 # ---------------------------------------------------------------- what does not fit

@@ -44,8 +44,8 @@ class RLConfig:
     """Of one response."""
     temperature: float = 1.0
     log_path: str | None = None
-    """The run folder, for `mint doctor` and `mint runs show`; one with a checkpoint is gone on with.
-    None: a new one below `runs`, or below MINT_RUNS_DIR."""
+    """The run folder, for `mint doctor` and `mint runs show`. One with a checkpoint is gone on with;
+    there is one every fifth step. None: a new folder below `runs`, or below MINT_RUNS_DIR."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -27,6 +27,11 @@ from mint.rl_core.sample_based import is_sample_based
 
 RECIPE_NAME = "mint.rl_core"
 
+SAVE_EVERY = 5
+"""Steps that an interrupt costs at the most."""
+KEPT_S = 7 * 24 * 3600
+"""How long a run can be gone on with."""
+
 
 def run_grpo(
     adapter: RLAdapter,
@@ -60,9 +65,13 @@ def run_grpo(
         ConfigurationError: adapter, prompts and cfg do not fit, or the server has not the model.
         Exception: a reward's own, unless the adapter sets `error_score`.
     """
-    return run_to_end(
-        lambda: run_grpo_async(adapter, cfg, prompts=prompts, service_client=service_client)
-    )
+    try:
+        return run_to_end(
+            lambda: run_grpo_async(adapter, cfg, prompts=prompts, service_client=service_client)
+        )
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(_how_to_go_on(cfg))
+        raise
 
 
 async def run_grpo_async(
@@ -164,10 +173,26 @@ def _config(cfg: RLConfig, builder: GrpoDatasetBuilder, client: Any) -> train.Co
         temperature=cfg.temperature,
         remove_constant_reward_groups=True,
         eval_every=0,
+        rolling_save_every=SAVE_EVERY,
+        rolling_ttl_seconds=KEPT_S,
         recipe_name=RECIPE_NAME,
         service_client=client,
         **folder,
     )
+
+
+def _how_to_go_on(cfg: RLConfig | None) -> str:
+    """What an interrupted script leaves, and what becomes of it when it is started again."""
+    log_path = None if cfg is None else cfg.log_path
+    if log_path is None:
+        return "Interrupted. Give RLConfig a log_path, and a run goes on when its script is started again."
+    saved = get_last_checkpoint(log_path)
+    if saved is None:
+        return (
+            f"Interrupted. Started again, the run in {log_path} begins anew: nothing was saved yet "
+            f"(one save every {SAVE_EVERY} steps)."
+        )
+    return f"Interrupted. Started again, the run in {log_path} goes on after step {saved.batch}."
 
 
 @dataclass
