@@ -36,11 +36,20 @@ def qwen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
         yield running
 
 
-@pytest.fixture
-def client(qwen: LocalService, monkeypatch: pytest.MonkeyPatch) -> mint.ServiceClient:
-    for name, value in qwen.environment().items():
-        monkeypatch.setenv(name, value)
-    return mint.ServiceClient()
+@pytest.fixture(scope="module")
+def client(qwen: LocalService) -> Iterator[mint.ServiceClient]:
+    """As the page makes it, where the environment names the server."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in qwen.environment().items():
+            patch.setenv(name, value)
+        connected = mint.ServiceClient()
+    yield connected
+    connected.close("success").result()
+
+
+@pytest.fixture(scope="module")
+def tokenizer(client: mint.ServiceClient) -> Any:
+    return client.create_lora_training_client(MODEL, rank=4).result().get_tokenizer()
 
 
 @pytest.fixture
@@ -92,26 +101,20 @@ def test_the_usage_on_the_page_runs_as_printed(
     ],
 )
 def test_the_pages_verifier_scores_by_hand_and_in_a_run_alike(
-    client: mint.ServiceClient, page: dict[str, Any], text: str, score: float, metadata: dict
+    tokenizer: Any, page: dict[str, Any], text: str, score: float, metadata: dict
 ):
-    env = page["MathVerificationEnv"](tokenizer_of(client))
+    env = page["MathVerificationEnv"](tokenizer)
     response = env.get_tokenizer().encode(text)
 
     assert env([1], response) == Reward(score, metadata)
     assert asyncio.run(env.score([1], response)) == Reward(score, metadata)
 
 
-def test_the_pages_tool_user_scores_a_call_and_a_long_answer(
-    client: mint.ServiceClient, page: dict[str, Any]
-):
-    env = page["ToolUseEnv"](tokenizer_of(client))
+def test_the_pages_tool_user_scores_a_call_and_a_long_answer(tokenizer: Any, page: dict[str, Any]):
+    env = page["ToolUseEnv"](tokenizer)
     encode = env.get_tokenizer().encode
 
     both = env([1], encode('<tool_call>{"name": "add"}</tool_call>'))
     assert both.score == pytest.approx(1.0)
     assert both.metadata == {"used_tool": True, "coherence": 1.0}
     assert env([1], encode("no")).score == 0.0
-
-
-def tokenizer_of(client: mint.ServiceClient) -> Any:
-    return client.create_lora_training_client(MODEL, rank=4).result().get_tokenizer()

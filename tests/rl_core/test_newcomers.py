@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.rl_core.world import run_script
 
 import mint
 from mint.recipe.exceptions import ConfigurationError
@@ -26,19 +25,16 @@ def client(shared_service: LocalService):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_short_script_trains(
-    script: Path, shared_service: LocalService, client: mint.ServiceClient, tmp_path: Path
-):
-    ran = subprocess.run(
-        [sys.executable, str(script)],
-        env=shared_service.environment(MINT_RL_STEPS="2", MINT_RL_BATCH="2", MINT_RL_GROUP="4"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+    script: Path, shared_service: LocalService, client: mint.ServiceClient, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
+    settings = shared_service.environment(
+        MINT_RL_STEPS="2", MINT_RL_BATCH="2", MINT_RL_GROUP="4", MINT_LORA_RANK="4"
     )
 
-    assert ran.returncode == 0, ran.stderr
-    first, one, two, last = ran.stdout.splitlines()
+    run_script(script, tmp_path, settings)
+
+    first, one, two, last = capsys.readouterr().out.splitlines()
     assert re.fullmatch(rf"Model: {shared_service.model}, Vocab: [\d,]+", first)
     assert re.fullmatch(r"Step 1: accuracy=\d+\.\d%, datums=\d+", one)
     assert re.fullmatch(r"Step 2: accuracy=\d+\.\d%, datums=\d+", two)

@@ -5,17 +5,22 @@ whichever request comes first.
 """
 
 import json
+import os
+import runpy
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.recipe.fake_service import Answer, FakeService
 from tests.recipe.tokens import ByteTokenizer
 from tinker import types
 
 from mint import ModelInput
+from mint.client.settings import EMBEDDED_MODEL
+from mint.recipe.tokenizers import unregister_tokenizer
 from mint.rl_core import Reward, RLAdapter, RLConfig
 
 MODEL = "test/rl-core"
@@ -81,6 +86,21 @@ class Repeats(RLAdapter):
 
     def compute_reward(self, response: str, sample: str) -> Any:
         return float(response == f"{sample}<|endoftext|>")
+
+
+def run_script(script: Path, folder: Path, environment: Mapping[str, str]) -> None:
+    """Run a script as `python script` does, but in this process, which has imported most of what it
+    needs; in `folder`, with this environment alone. Its model's tokenizer is forgotten afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - environment.keys():
+            patch.delenv(name)
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        finally:
+            unregister_tokenizer(EMBEDDED_MODEL)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
