@@ -1,12 +1,13 @@
 """A program that wants more than its limits allow gets an error of its own, or is ended."""
 
 import asyncio
+import time
 
 import pytest
 from tests.recipe.sandbox.programs import PATIENT, needs, processes_with, python, token
 
 from mint.recipe.exceptions import ConfigurationError
-from mint.recipe.sandbox import Isolation, Limits, Sandbox
+from mint.recipe.sandbox import Isolation, Limits, Sandbox, execution
 from mint.recipe.sandbox.refused_calls import refusing_filter
 
 MEBIBYTE = 1024 * 1024
@@ -308,6 +309,25 @@ async def test_a_fork_bomb_ends_and_leaves_nothing(sandbox: Sandbox):
     """
     result = await python(sandbox, source, limits(processes=24, wall_s=1.0), mark)
     assert result.killed_by in ("wall", "processes")
+    assert processes_with(mark) == []
+
+
+async def test_a_program_that_stops_all_it_can_does_not_stop_what_ends_it(sandbox: Sandbox):
+    needs(sandbox, Isolation.SIGNALS)
+    mark = token()
+    source = """
+    import os, signal
+    while True:
+        try:
+            os.kill(-1, signal.SIGSTOP)
+        except OSError:
+            pass
+    """
+    began = time.monotonic()
+    for _ in range(6):  # it is a race: about every second one was lost
+        result = await python(sandbox, source, limits(wall_s=0.2), mark)
+        assert result.killed_by == "wall"
+    assert time.monotonic() - began < execution.GRACE_S  # what a run takes whose guard is stopped
     assert processes_with(mark) == []
 
 

@@ -62,7 +62,8 @@ def change_user(user: int) -> None:
 def as_user(user: int | None, act: Callable[[], None]) -> None:
     """Do something as the program's user, if that is another than ours.
 
-    Root in a container often may not set the limits of others; the same user always may.
+    Root in a container often may not set the limits of others; the same user always may. It is not
+    done if a process of that user stops ours at it.
     """
     if user is None:
         act()
@@ -75,4 +76,7 @@ def as_user(user: int | None, act: Callable[[], None]) -> None:
         finally:
             os._exit(0)
     with suppress(ChildProcessError):
-        os.waitpid(pid, 0)
+        # A program may stop whatever is its user's, and so this child: then do without it.
+        if os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1]):
+            with suppress(PermissionError):
+                os.kill(pid, signal.SIGKILL)
