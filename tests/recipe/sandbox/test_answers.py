@@ -43,7 +43,7 @@ def test_a_long_integer_is_read_whole():
     ("got", "expected"),
     [
         (1, 1.0), (0.1 + 0.2, 0.3), (1e300, 1e300), ([1, [2]], [1, [2]]), ({"b": 1, "a": 2}, {"a": 2, "b": 1}),
-        (None, None), (True, True), ("", ""), (10**400, 10**400), (0.0, -0.0), (0, 1e-12),
+        (None, None), (True, True), ("", ""), (10**400, 10**400), (0.0, -0.0), (1e-12, 0), (-1e-12, 0.0),
     ],
 )  # fmt: skip
 def test_values_that_are_the_same(got: object, expected: object):
@@ -55,7 +55,7 @@ def test_values_that_are_the_same(got: object, expected: object):
     [
         (True, 1), (1, True), (False, 0), (0.0, False), (None, 0), ("1", 1), (1, "1"), ([1], 1), ([1, 2], [2, 1]),
         ([1], [1, 2]), ({"a": 1}, {"a": 1, "b": 2}), ({"a": 1, "b": 2}, {"a": 1}), ([], {}), ([], None),
-        (10**400, 1.0), (1.0, 10**400), (0.1, 0.1001), (10**17, 10**17 + 1), ("a", "A"),
+        (10**400, 1.0), (1.0, 10**400), (0.1, 0.1001), (0, 1e-12), (0.0, 6.6e-34), (1e-20, 6.6e-34), (-1e-12, 1e-12), (10**17, 10**17 + 1), ("a", "A"),
     ],
 )  # fmt: skip
 def test_values_that_are_not(got: object, expected: object):

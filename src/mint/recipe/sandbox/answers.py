@@ -54,7 +54,7 @@ def plain(what: str, value: Any) -> Plain:
 
 def same_value(got: Plain, expected: Plain) -> bool:
     """Equality of JSON values. True is not 1; 1 is 1.0; floats may differ by 1e-9 of their size, as sums
-    in another order do."""
+    in another order do, and by 1e-9 from an expected 0 (but 0 is not an expected 1e-30)."""
     if isinstance(expected, dict):
         return (
             isinstance(got, dict)
@@ -83,9 +83,9 @@ def same_text(got: str, expected: str) -> bool:
     return _lines(got) == _lines(expected)
 
 
-def _close(a: float, b: float) -> bool:
+def _close(got: float, expected: float) -> bool:
     try:
-        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+        return math.isclose(got, expected, rel_tol=1e-9, abs_tol=0.0 if expected else 1e-9)
     except OverflowError:  # an integer beyond every float
         return False
 
