@@ -21,15 +21,18 @@ class Limits:
     wall_s: float = 10.0
     """Seconds from the program's start; waiting for a turn does not count. Watched."""
     cpu_s: float = 10.0
-    """Seconds of processor time of all its processes together. Watched."""
+    """Seconds of processor time of all its processes together. Watched; part of what children use that
+    live for less than a look and that nobody waits for is missed."""
     memory_bytes: int = 512 * MEBIBYTE
     """Address space of each process, at once; resident memory of all together, watched."""
     output_bytes: int = MEBIBYTE
     """Of stdout, and of stderr. Reading stops there and the run is ended."""
     disk_bytes: int = 64 * MEBIBYTE
-    """All files together: at once with bubblewrap, else watched. Each single file: at once."""
+    """All files together: at once with bubblewrap, else those that have a name, watched. Each single
+    file: at once."""
     files: int = 1000
-    """Files, folders and links in its private folder, its own files included. Watched."""
+    """Files, folders and links in its private folder, its own files included; with bubblewrap those in
+    /tmp and /dev/shm too. Watched. A plain process's folder too deep for a path is over it."""
     processes: int = 32
     """Processes and threads: at once; with the subprocess backend and no root, also watched."""
     open_files: int = 128
