@@ -312,3 +312,11 @@ async def test_a_keeper_that_is_killed_is_replaced(sandbox: Sandbox):
     keeper.kill()
     keeper.wait(60)
     assert (await python(sandbox, "print('next')")).stdout == "next\n"
+
+
+async def test_a_guard_that_does_not_start_is_no_doing_of_the_programs(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sandbox._keeper, "start_guard", lambda _: None)
+    with pytest.raises(SandboxError, match="no guard for it started"):
+        await python(sandbox, "pass")

@@ -41,6 +41,11 @@ async def test_a_signal_is_told_from_an_exit_code(sandbox: Sandbox):
     assert (result.exit_code, result.signal) == (None, 15)
 
 
+async def test_an_exit_code_beyond_every_signal_is_an_exit_code(sandbox: Sandbox):
+    result = await python(sandbox, "import sys; sys.exit(-1)")
+    assert (result.exit_code, result.signal) == (255, None)
+
+
 async def test_output_that_is_no_utf8_is_kept_as_bytes_and_readable_as_text(sandbox: Sandbox):
     result = await python(sandbox, "import os; os.write(1, b'a\\xff\\xc3b')")
     assert result.stdout_bytes == b"a\xff\xc3b"

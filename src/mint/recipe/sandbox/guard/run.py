@@ -123,7 +123,8 @@ class Run:
         if self._ended is None:
             return -signal.SIGKILL  # ours
         code = os.waitstatus_to_exitcode(self._ended)
-        return 128 - code if self._inside and code > 128 else code  # how bubblewrap reports one
+        is_signal = self._inside and 128 < code < 128 + signal.NSIG  # how bubblewrap reports one
+        return 128 - code if is_signal else code
 
 
 def _pipe_that_children_wake() -> int:
