@@ -91,7 +91,7 @@ def port_of_requests() -> Iterator[tuple[int, list[str]]]:
             self.wfile.write(b"{}")
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server.server_port, requests
         server.shutdown()
 
