@@ -1,5 +1,7 @@
 """One question to a server before anything long begins."""
 
+from collections.abc import Callable
+
 import pytest
 
 import mint
@@ -32,7 +34,19 @@ def test_a_connection_does_not_show_its_key():
     assert "secret" not in repr(Connection("http://h", "tml-sk-secret"))
 
 
-def test_a_script_hears_within_seconds_that_nobody_answers():
+@pytest.mark.timeout(60)
+@pytest.mark.filterwarnings("ignore:DEPRECATED:FutureWarning")
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda service: service.create_lora_training_client(base_model="acme/tiny", rank=4),
+        lambda service: service.get_server_capabilities(),
+    ],
+    ids=["with a session", "without"],
+)
+def test_a_script_hears_within_seconds_that_nobody_answers(
+    ask: Callable[[mint.ServiceClient], object],
+):
     service = mint.ServiceClient(base_url="http://127.0.0.1:9", api_key="sk-x")
     with pytest.raises(ServerFaultError, match=r"no server answers at http://127\.0\.0\.1:9"):
-        service.create_lora_training_client(base_model="acme/tiny", rank=4)
+        ask(service)

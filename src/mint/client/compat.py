@@ -349,7 +349,7 @@ class ServiceClient(tinker.ServiceClient):
         ConfigError: a key without a server, a server without a key, or neither with the embedded
             server turned off.
 
-    The first call that needs a session raises ServerFaultError if nobody answers at the URL.
+    The first call raises ServerFaultError if nobody answers at the URL.
     """
 
     def __init__(
@@ -383,6 +383,12 @@ class ServiceClient(tinker.ServiceClient):
             else:
                 reach(self._connection)  # or upstream tries for five minutes without a word
         return super()._get_session_holder()
+
+    def _get_rest_holder(self) -> InternalClientHolder:
+        is_known = self._session_holder or self._rest_holder or self._connection.is_embedded
+        if not is_known and not self._closed:
+            reach(self._connection)  # as above, for calls that need no session
+        return super()._get_rest_holder()
 
     def _create_lora_training_client_submit(
         self, *arguments: Any, **named: Any
