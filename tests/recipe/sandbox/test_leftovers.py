@@ -267,13 +267,17 @@ async def test_the_death_of_its_owner_ends_a_program(
     mark = token()
     script = textwrap.dedent(OWNER)
     command = [sys.executable, "-c", script, sandbox.backend, SLEEPS, mark]
-    owner = await asyncio.to_thread(subprocess.Popen, command, stderr=subprocess.DEVNULL)
+    owner = await asyncio.to_thread(subprocess.Popen, command, stderr=subprocess.PIPE)
     try:
         await until(lambda: len(programs_with(mark)) == 3, "the program runs, and its owner")
         owner.send_signal(number)
         await asyncio.to_thread(owner.wait)
         await until_gone(mark)
         await until(lambda: os.listdir(place) == [], "its folder is removed")
+        assert owner.stderr is not None
+        assert b"guard" not in await asyncio.to_thread(
+            owner.stderr.read
+        )  # it has nothing to complain of
     finally:
         owner.kill()
         owner.wait()

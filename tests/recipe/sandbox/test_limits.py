@@ -8,6 +8,7 @@ from tests.recipe.sandbox.programs import PATIENT, needs, processes_with, python
 
 from mint.recipe.exceptions import ConfigurationError
 from mint.recipe.sandbox import Isolation, Limits, Sandbox, execution
+from mint.recipe.sandbox.guard.watch import CpuMeter, Usage
 from mint.recipe.sandbox.refused_calls import refusing_filter
 
 MEBIBYTE = 1024 * 1024
@@ -88,6 +89,13 @@ async def test_processor_time_of_children_that_nobody_waits_for_counts(sandbox: 
             pass
     """
     assert (await python(sandbox, source, limits(cpu_s=0.4))).killed_by == "cpu"
+
+
+def test_a_process_that_one_look_misses_is_not_counted_twice():
+    meter = CpuMeter()
+    looks = [{(7, 1): 1.0}, {}, {(7, 1): 1.5}, {(7, 2): 0.5}]
+    told = [meter.seconds(Usage(1, 0, 0.0, own)) for own in looks]
+    assert told == [1.0, 1.0, 1.5, 2.0]
 
 
 async def test_memory_that_belongs_to_no_process_is_refused(sandbox: Sandbox):

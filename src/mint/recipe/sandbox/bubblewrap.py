@@ -44,7 +44,7 @@ class Bubblewrap:
             user = open_meanwhile.enter_context(user_of_its_own()) if self.has_own_users else None
             contents = [
                 open_meanwhile.enter_context(_in_memory(content))
-                for content in (*program.files.values(), refusing_filter() or b"")
+                for content in (*program.files.values(), *_filters())
             ]
             told = order(
                 limits,
@@ -93,7 +93,13 @@ def _room(size_bytes: int, names: Sequence[str]) -> list[str]:
 
 
 def _refusing(descriptor: int) -> list[str]:
-    return ["--seccomp", str(descriptor)] if refusing_filter() is not None else []
+    return ["--seccomp", str(descriptor)] if _filters() else []
+
+
+def _filters() -> list[bytes]:
+    """The filter of system calls, if this machine has one."""
+    refusing = refusing_filter()
+    return [] if refusing is None else [refusing]
 
 
 def _shown(path: str) -> list[str]:

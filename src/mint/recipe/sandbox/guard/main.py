@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 from mint.recipe.sandbox.guard import system
 from mint.recipe.sandbox.guard.ending import end_all
@@ -51,7 +52,8 @@ def _guard(fds: Sequence[int]) -> None:
     except Exception as error:
         end_all(order["user"])
         said = {"error": f"its guard failed with {type(error).__name__}: {error}"}
-    os.write(report, json.dumps(said).encode())
+    with suppress(BrokenPipeError):  # whoever asked is gone
+        os.write(report, json.dumps(said).encode())
 
 
 def _line(fd: int) -> bytes:

@@ -44,6 +44,10 @@ def usage() -> Usage:
     return Usage(tasks, pages * PAGE_BYTES, cpu_s, own_cpu_s)
 
 
+MOST_REMEMBERED = 10_000
+"""Processes, most of which have ended."""
+
+
 class CpuMeter:
     """Processor time up to now, also of processes that nobody waited for.
 
@@ -52,16 +56,18 @@ class CpuMeter:
     """
 
     def __init__(self) -> None:
-        self._alive: Mapping[tuple[int, int], float] = {}
-        self._ended_s = 0.0
+        self._last: dict[tuple[int, int], float] = {}
+        self._seen_s = 0.0
         self.most_s = 0.0
 
     def seconds(self, used: Usage) -> float:
-        """The total, with what has just been seen."""
-        self._ended_s += sum(s for who, s in self._alive.items() if who not in used.own_cpu_s)
-        self._alive = used.own_cpu_s
-        seen_s = self._ended_s + sum(self._alive.values())
-        self.most_s = max(self.most_s, used.cpu_s, seen_s)
+        """The total, with what has just been seen. A process may be missed by one look, and be in the next."""
+        for who, own_s in used.own_cpu_s.items():
+            self._seen_s += own_s - self._last.get(who, 0.0)
+            self._last[who] = own_s
+        if len(self._last) > MOST_REMEMBERED:
+            self._last = dict(used.own_cpu_s)
+        self.most_s = max(self.most_s, used.cpu_s, self._seen_s)
         return self.most_s
 
 
@@ -105,10 +111,11 @@ def folder_usage(folder: str, most: int) -> tuple[int, int]:
             with os.scandir(to_see.pop()) as entries:
                 for entry in itertools.islice(entries, most + 1 - files):
                     files += 1
-                    size += entry.stat(follow_symlinks=False).st_blocks * 512
                     if entry.is_dir(follow_symlinks=False):
                         to_see.append(entry.path)
-        except OSError as error:  # gone meanwhile, or closed to us
+                    with suppress(FileNotFoundError):  # gone meanwhile
+                        size += entry.stat(follow_symlinks=False).st_blocks * 512
+        except OSError as error:  # others: gone meanwhile, or closed to us
             if error.errno == errno.ENAMETOOLONG:
                 return most + 1, size
     return files, size
