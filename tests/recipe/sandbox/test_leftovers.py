@@ -251,8 +251,9 @@ async def test_without_free_descriptors_runs_are_refused_and_leave_nothing(
 
 
 OWNER = """
-import asyncio, sys, warnings
+import asyncio, signal, sys, warnings
 from mint.recipe.sandbox import PYTHON, Limits, Sandbox
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 warnings.simplefilter("ignore")
 backend, program, mark = sys.argv[1:]
 command = (*PYTHON, "-c", program, mark)
