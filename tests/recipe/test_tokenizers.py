@@ -149,6 +149,15 @@ def test_a_clients_tokenizer_is_known_by_its_models_name_from_then_on():
     assert get_tokenizer("acme/served") is own
 
 
+def test_a_client_without_a_tokenizer_leaves_its_model_unknown():
+    class Client:
+        def get_tokenizer(self) -> None:
+            return None
+
+    provide_from(Client(), "acme/nobody")
+    assert has_chat_template("acme/nobody") is None
+
+
 def test_a_client_is_not_asked_for_what_is_registered_or_here(folder: Path):
     client = SimpleNamespace()  # it would raise
     register_tokenizer("acme/bytes", ByteTokenizer)

@@ -139,7 +139,7 @@ def model_file(model_name: str, file_name: str) -> Any:
 def has_chat_template(model_name: str) -> bool | None:
     """Whether the model's tokenizer has a chat template, as far as this process or machine knows;
     None if it knows nothing. Asks nobody."""
-    if model_name in _made or model_name in _factories:
+    if _made.get(model_name) is not None or model_name in _factories:
         return bool(getattr(get_tokenizer(model_name), "chat_template", None))
     folder = local_folder(model_name)
     if folder is None:
