@@ -13,6 +13,7 @@ from mint import ModelInput, types
 from mint.recipe import service
 from mint.recipe.messages import Message
 from mint.recipe.sampling_requests import JoinedSampling, RequestSlots
+from mint.recipe.tasks import has_running_loop
 
 if TYPE_CHECKING:
     from mint.recipe.renderers.base import Renderer
@@ -162,9 +163,7 @@ class TinkerMessageCompleter(MessageCompleter):
         Raises:
             RuntimeError: an event loop runs in this thread; `await completer(messages)` there.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not has_running_loop():
             params = self._params(sampling_params, overrides)
             return asyncio.run(self._answer(messages, params))
         raise RuntimeError(

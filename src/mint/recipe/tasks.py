@@ -11,6 +11,15 @@ MOST_NOTED = 3
 """Of failures that came with another and are not like it."""
 
 
+def has_running_loop() -> bool:
+    """Whether an event loop runs in this thread, so that asyncio.run cannot be called here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
     """asyncio.TaskGroup, except that what fails surfaces as itself.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from mint import ModelInput
-from mint.recipe.tasks import run_together
+from mint.recipe.tasks import has_running_loop, run_together
 from mint.rl_core import model_info as models
 from mint.rl_core.context import NO_CONTEXT, ScoringContext
 from mint.rl_core.limits import Limits, warn_of_near_names
@@ -128,9 +128,7 @@ class RLAdapter:
         self._refuse_samples()
         if shape_of(self).kind == "__call__":
             raise TypeError(f"super().__call__ of {type(self).__name__} leads to no scoring.")
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not has_running_loop():
             return asyncio.run(self.score(prompt, response))
         raise RuntimeError(
             f"{type(self).__name__} scores in {shape_of(self).kind}, and an event loop is running here: "

@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from mint.recipe.tasks import has_running_loop
+
 T = TypeVar("T")
 
 
@@ -43,14 +45,6 @@ def away_from_loop(work: Callable[[], T]) -> T:
     """The result of a plain call that may start an event loop of its own, which cannot be done where
     one runs."""
     return _begun(work).result() if has_running_loop() else work()
-
-
-def has_running_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _begun(work: Callable[[], T]) -> "Future[T]":
