@@ -1,13 +1,12 @@
 """Coroutines run to their end by plain calls, wherever they are called."""
 
 import asyncio
-import contextvars
-import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from mint.recipe.tasks import has_running_loop
+from mint.rl_core.threads import THREADS
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ def run_to_end(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         started.set_result((asyncio.get_running_loop(), task))
         return await make()
 
-    result = _begun(lambda: asyncio.run(main()))
+    result = THREADS.start(lambda: asyncio.run(main()))
     try:
         return result.result()
     except BaseException:
@@ -44,23 +43,7 @@ def run_to_end(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def away_from_loop(work: Callable[[], T]) -> T:
     """The result of a plain call that may start an event loop of its own, which cannot be done where
     one runs."""
-    return _begun(work).result() if has_running_loop() else work()
-
-
-def _begun(work: Callable[[], T]) -> "Future[T]":
-    """The work in a thread, with the caller's context. A daemon: an interrupt has to end the program
-    even where a user's code does not end."""
-    result: Future[T] = Future()
-    context = contextvars.copy_context()
-
-    def settle() -> None:
-        try:
-            result.set_result(context.run(work))
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=settle, name="mint-rl-core", daemon=True).start()
-    return result
+    return THREADS.start(work).result() if has_running_loop() else work()
 
 
 def _wait(result: "Future[Any]") -> None:

@@ -11,7 +11,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 IDLE_S = 10.0
 """How long a thread waits for its next call. Kept at all, since libraries hold a client or a thread
@@ -27,9 +29,9 @@ class CallThreads:
         self._lock = threading.Lock()
         self._idle: list[_Inbox] = []
 
-    def start(self, call: Callable[[], Any]) -> "Future[Any]":
+    def start(self, call: Callable[[], T]) -> "Future[T]":
         """Begin a call, in a copy of the caller's context. The future cannot be cancelled."""
-        future: Future[Any] = Future()
+        future: Future[T] = Future()
         future.set_running_or_notify_cancel()
         context = contextvars.copy_context()
         with self._lock:
@@ -37,7 +39,7 @@ class CallThreads:
         if inbox is None:
             inbox = SimpleQueue()
             threading.Thread(
-                target=self._work, args=(inbox,), name="mint-scoring", daemon=True
+                target=self._work, args=(inbox,), name="mint-rl-core", daemon=True
             ).start()
         inbox.put(lambda: context.run(_settle, future, call))
         return future
