@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from mint.recipe.cores import usable_cores
 from mint.recipe.grading import workers
 from mint.recipe.grading.workers import Cut, WorkerPool
 
@@ -70,7 +71,7 @@ def test_there_are_no_more_workers_than_cores(pool: WorkerPool, started: list[in
         answers = list(threads.map(lambda _: pool.ask("check_schema", QUICK, 30), range(40)))
 
     assert answers == [{"errors": []}] * 40
-    assert len(started) <= (os.cpu_count() or 1)
+    assert len(started) <= usable_cores()
 
 
 def test_a_worker_that_someone_killed_is_a_crash_of_one_request(

@@ -19,6 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
+from mint.recipe.cores import usable_cores
+from mint.recipe.forks import forget_in_forks
+
 MEMORY_BYTES = 2 * 1024**3
 """Address space of one worker on Linux; sympy alone reserves a few hundred megabytes of it."""
 
@@ -50,9 +53,8 @@ class WorkerPool:
             modules: what a worker imports before its first request.
         """
         self._modules = modules
-        self._forget()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+        self.forget()
+        forget_in_forks(self)
         atexit.register(self.close)
 
     def ask(self, kind: str, arguments: dict[str, Any], timeout_s: float) -> dict[str, Any] | Cut:
@@ -79,9 +81,10 @@ class WorkerPool:
         while self._idle:
             self._idle.pop().kill()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Begin anew, as in a fork: the workers are the parent's."""
         self._idle: list[_Worker] = []  # append and pop are atomic
-        self._places = threading.BoundedSemaphore(os.cpu_count() or 1)
+        self._places = threading.BoundedSemaphore(usable_cores())
 
     def _take(self) -> "_Worker":
         try:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from mint.recipe.exceptions import SandboxError
-from mint.recipe.sandbox.forks import forget_in_forks
+from mint.recipe.forks import forget_in_forks
 from mint.recipe.sandbox.keeper import Keeper
 from mint.recipe.sandbox.launch import Backend, Launch, Program
 from mint.recipe.sandbox.limits import LimitName, Result

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import mint
-from mint.recipe.sandbox.forks import forget_in_forks
+from mint.recipe.forks import forget_in_forks
 
 START = "import sys; sys.path.insert(0, sys.argv[1]); from mint.recipe.sandbox.guard.main import main; main()"
 """Run with nothing on the path but the standard library and the folder that `mint` lies in."""

@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Literal, TypeVar
 
+from mint.recipe.cores import usable_cores
 from mint.recipe.exceptions import ConfigurationError, DataValidationError, SandboxError
+from mint.recipe.forks import forget_in_forks
 from mint.recipe.promises import resolved
 from mint.recipe.sandbox import backends
 from mint.recipe.sandbox.execution import Stop, execute
-from mint.recipe.sandbox.forks import forget_in_forks
 from mint.recipe.sandbox.isolation import Isolation, WeakIsolationWarning, weaknesses
 from mint.recipe.sandbox.keeper import Keeper
 from mint.recipe.sandbox.launch import Program
@@ -71,7 +72,7 @@ class Sandbox:
         self._backend = chosen.backend
         self.backend = chosen.backend.name
         self.isolates: frozenset[Isolation] = chosen.backend.isolates
-        self.max_running = max_running or _cores()
+        self.max_running = max_running or usable_cores()
         _check_descriptors_suffice(self.max_running)
         self._keeper = Keeper()
         weakref.finalize(self, self._keeper.close)
@@ -167,12 +168,6 @@ class Sandbox:
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _check_descriptors_suffice(max_running: int) -> None:
