@@ -87,12 +87,19 @@ class Phases:
         self._wall, self._cpu = wall, cpu
 
 
-def arguments(doc: str | None) -> argparse.ArgumentParser:
-    """A parser with what every benchmark takes; `doc` is the module's, whose first line it shows."""
+def bare_arguments(doc: str | None) -> argparse.ArgumentParser:
+    """A parser with what a benchmark without a model takes; `doc` is the module's, whose first line
+    it shows."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/NAME.json")
+    return parser
+
+
+def arguments(doc: str | None) -> argparse.ArgumentParser:
+    """`bare_arguments`, and which model and how many threads."""
+    parser = bare_arguments(doc)
     parser.add_argument("--model", default=MODEL, help="base model, NAME or NAME=FOLDER")
     parser.add_argument("--threads", type=int, default=1, help="of torch, in every system")
-    parser.add_argument("--save", action="store_true", help="write benchmarks/results/NAME.json")
     return parser
 
 

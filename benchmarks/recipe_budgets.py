@@ -326,10 +326,9 @@ def real_tokenizer() -> Any:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = harness.bare_arguments(__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", nargs="+", help="lines to measure, by name")
-    parser.add_argument("--save", action="store_true", help="write benchmarks/results/NAME.json")
     return parser.parse_args()
 
 

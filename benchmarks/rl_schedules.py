@@ -154,13 +154,12 @@ def run(schedule: str, args: argparse.Namespace) -> Run:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = harness.bare_arguments(__doc__)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--short", type=float, default=0.1, help="seconds of most episodes")
     parser.add_argument("--long", type=float, default=1.0, help="seconds of one in ten")
     parser.add_argument("--train", type=float, default=0.3, help="seconds of a batch's gradients")
-    parser.add_argument("--save", action="store_true", help="write benchmarks/results/NAME.json")
     return parser.parse_args()
 
 

@@ -31,7 +31,6 @@ Prints two tables, and a last line of JSON.
 
 import argparse
 import asyncio
-import json
 import logging
 import statistics
 import tempfile
@@ -50,6 +49,7 @@ from mint import ModelInput
 from mint.recipe.rl import train
 from mint.recipe.rl.rollout_strategy import RetryOnFailure
 from mint.recipe.rl.run_health import examine_run
+from mint.recipe.stores.json_lines import read_lines
 from mint.rl_core import Reward, RLAdapter, train_config
 from mint.testing import LocalService, local_service
 
@@ -158,10 +158,9 @@ def run(server: LocalService, adapter: RLAdapter, steps: int, **fields: Any) -> 
         except ValueError as raised:
             error = f"{type(raised).__name__}: {raised}"
         took = time.perf_counter() - began
-        metrics = Path(folder) / "metrics.jsonl"
-        lines = metrics.read_text().splitlines() if metrics.exists() else []
-        doctor = examine_run(Path(folder)).lines() if lines else []
-    return Run([json.loads(line) for line in lines], doctor, took, error)
+        rows = read_lines(Path(folder) / "metrics.jsonl")
+        doctor = examine_run(Path(folder)).lines() if rows else []
+    return Run(rows, doctor, took, error)
 
 
 def slow(server: LocalService, args: argparse.Namespace) -> dict[str, Any]:
@@ -220,12 +219,11 @@ def outcome(one: Run) -> dict[str, Any]:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = harness.bare_arguments(__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a slow reward")
     parser.add_argument("--limit", type=float, default=1.0, help="seconds a reward may take")
     parser.add_argument("--steps", type=int, default=2, help="that count")
     parser.set_defaults(threads=1)  # of the server, for the record
-    parser.add_argument("--save", action="store_true", help="write benchmarks/results/NAME.json")
     return parser.parse_args()
 
 
