@@ -4,11 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.recipe.tokens import ByteTokenizer
 from tests.rl_core.world import END, MODEL, TOKENIZER, Repeats, SaysYes, service
 
 from mint import ModelInput
 from mint.recipe.exceptions import ConfigurationError, DataFormatError
 from mint.recipe.rl.types import RLDataset
+from mint.recipe.tokenizers import unregister_tokenizer
 from mint.rl_core import AdapterDatasetBuilder, AdapterGroupBuilder, RLAdapter
 
 FIVE = ["a?", "b?", "c?", "d?", "e?"]
@@ -113,6 +115,38 @@ def test_a_class_or_a_function_makes_an_adapter_for_each_group_that_knows_the_to
     assert len({id(one) for one in made}) == 5
     assert all(one.get_tokenizer() is TOKENIZER for one in made)
     assert made[0].get_model_info().model_name == MODEL
+
+
+class Client:
+    """Counts who asks it."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.asked = 0
+
+    def get_tokenizer(self) -> Any:
+        self.asked += 1
+        return self.tokenizer
+
+
+def test_the_client_is_asked_once_for_the_tokenizer_of_all_adapters():
+    unregister_tokenizer(MODEL)  # nobody else has it
+    client = Client(TOKENIZER)
+    dataset = built(adapter=WithoutArguments)
+
+    dataset.bind(client)
+    made = [one.adapter for batch in groups(dataset) for one in batch]
+
+    assert all(one.get_tokenizer() is TOKENIZER for one in made)
+    assert client.asked == 1
+
+
+def test_a_registered_tokenizer_is_the_adapters_too():
+    adapter = SaysYes()
+
+    built(adapter=adapter).bind(Client(ByteTokenizer()))
+
+    assert adapter.get_tokenizer() is TOKENIZER
 
 
 def test_a_factory_that_makes_something_else_is_named():

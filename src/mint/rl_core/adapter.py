@@ -227,6 +227,7 @@ class RLAdapter:
         self,
         training_client: Any,
         *,
+        tokenizer: Any = None,
         base_model: str | None = None,
         lora_rank: int | None = None,
         renderer_name: str | None = None,
@@ -234,22 +235,24 @@ class RLAdapter:
         """Tell the adapter which model it scores. What it was given when it was made stays.
 
         Args:
-            training_client: asked for its tokenizer if the adapter has none, and for nothing else.
+            training_client: asked for its tokenizer if the adapter has none and none is given here, and
+                for nothing else.
+            tokenizer: the model's, for an adapter that has none, where it is at hand already.
             renderer_name: what writes the prompts.
         """
         before = vars(self).get("_mint_bound", (None, None, None))
-        tokenizer, given = self.tokenizer, self.model_info or ModelInfo()
-        if tokenizer is None or tokenizer is before[0]:
-            tokenizer = training_client.get_tokenizer()
+        own, given = self.tokenizer, self.model_info or ModelInfo()
+        if own is None or own is before[0]:
+            own = training_client.get_tokenizer() if tokenizer is None else tokenizer
         if given is before[1]:
             given = before[2]
         told = ModelInfo(base_model, renderer_name=renderer_name, lora_rank=lora_rank)
         if base_model is not None:
             told = told.completed_by(models.by_name(base_model))
-        info = given.completed_by(told).completed_by(models.by_tokenizer(tokenizer))
+        info = given.completed_by(told).completed_by(models.by_tokenizer(own))
         # Past __setattr__, which a frozen dataclass closes.
-        vars(self).update(tokenizer=tokenizer, model_info=info)
-        vars(self)["_mint_bound"] = (tokenizer, info, given)
+        vars(self).update(tokenizer=own, model_info=info)
+        vars(self)["_mint_bound"] = (own, info, given)
 
     def speaks_for(self) -> tuple[type, str]:
         """The class and the method that messages about a scoring name."""

@@ -82,7 +82,8 @@ class GroupMaker:
     def _introduce(self, adapter: RLAdapter) -> None:
         """Tell an adapter the model; what it was given it keeps."""
         adapter.bind(
-            self._client or _Unconnected(self),
+            self._client,
+            tokenizer=self.tokenizer,
             base_model=self.model_name,
             lora_rank=self.lora_rank,
             renderer_name=self.renderer_name,
@@ -91,16 +92,6 @@ class GroupMaker:
     def _renderer(self) -> Any:
         name = self.renderer_name or get_recommended_renderer_name(self.model_name)
         return get_renderer(name, self.tokenizer, model_name=self.model_name)
-
-
-@dataclass(frozen=True)
-class _Unconnected:
-    """Stands in for a training client where there is none, as in an evaluation by itself."""
-
-    maker: GroupMaker
-
-    def get_tokenizer(self) -> Any:
-        return self.maker.tokenizer
 
 
 def check_source(adapter: Any) -> None:
