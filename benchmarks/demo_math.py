@@ -23,8 +23,8 @@ from typing import Any
 from demos.rl.verifiable_math import DEFAULTS, VerifiableMath
 
 from benchmarks import harness
+from benchmarks.served import with_own_server
 from mint.rl_core import RLConfig, run_grpo
-from mint.testing.service import without_settings
 
 
 class Recorded(VerifiableMath):
@@ -54,15 +54,6 @@ def learned(seed: int, config: RLConfig) -> dict[str, Any]:
     }
 
 
-def use_own_server(home: Path, threads: int) -> None:
-    """Neither the settings nor the local server of whoever runs this."""
-    kept = without_settings(os.environ)
-    os.environ.clear()
-    os.environ.update(
-        kept, MINT_HOME=str(home), MINT_EMBEDDED_IDLE_S="60", OMP_NUM_THREADS=str(threads)
-    )
-
-
 def main() -> None:
     parser = harness.arguments(__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -71,7 +62,9 @@ def main() -> None:
     config = RLConfig(**{**DEFAULTS, "model": args.model})
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        use_own_server(Path(scratch) / "home", args.threads)
+        environment = with_own_server(Path(scratch) / "home", args.threads)
+        os.environ.clear()
+        os.environ.update(environment)
         for seed in args.seeds:
             folder = str(Path(scratch) / f"run-{seed}")
             found[str(seed)] = learned(seed, replace(config, log_path=folder))

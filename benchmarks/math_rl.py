@@ -12,7 +12,6 @@ Prints a table, and a last line of JSON; --save also draws docs/assets/math_rl.s
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from typing import Any
 
 from benchmarks import harness, plot
 from benchmarks.machine import ROOT
-from mint.testing.service import without_settings
+from benchmarks.served import with_own_server
 
 PICTURE = ROOT / "docs" / "assets" / "math_rl.svg"
 RIGHT, REWARD = "test/env/all/correct", "env/all/reward/total"
@@ -33,12 +32,7 @@ def run(seed: int, folder: Path, home: Path, threads: int) -> float:
     """One run into a folder; the seconds it took, with the server's start if it has not started."""
     began = time.monotonic()
     command = ["-m", "recipes.math_rl.train", f"log_path={folder}", f"seed={seed}"]
-    own_server = {
-        "MINT_HOME": str(home),
-        "MINT_EMBEDDED_IDLE_S": "20",
-        "OMP_NUM_THREADS": str(threads),
-    }
-    environment = {**without_settings(os.environ), **own_server}
+    environment = with_own_server(home, threads)
     subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, check=True)
     return time.monotonic() - began
 

@@ -35,6 +35,17 @@ class Served:
         return self.cpu_s() + sum(os.times()[:2])
 
 
+def with_own_server(home: Path, threads: int) -> dict[str, str]:
+    """This environment for scripts whose server starts by itself: without the settings and the local
+    server of whoever runs this, and gone soon after the last script."""
+    return {
+        **without_settings(os.environ),
+        "MINT_HOME": str(home),
+        "MINT_EMBEDDED_IDLE_S": "20",
+        "OMP_NUM_THREADS": str(threads),
+    }
+
+
 @contextmanager
 def served(model: str, *, threads: int, dtype: str = "float32") -> Iterator[Served]:
     """A server on the CPU until the block ends.
