@@ -5,7 +5,7 @@ places is one batched product. A prefix that is known is copied to where its pro
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mint.torch_engine.kv_attention import DecodePlan, PrefillPlan
+from mint.torch_engine.kv_attention import DecodePlan, PlacedPiece, PrefillPlan
 from mint.torch_engine.kv_cache import KvCache, Place, place_length
 from mint.torch_engine.kv_store import KvShape, Piece
 from mint.torch_engine.prefix_blocks import BlockNames, Key
@@ -151,10 +151,9 @@ class ContiguousStore:
     def prefill_plan(self, pieces: Sequence[Piece[ContiguousText]]) -> PrefillPlan:
         return PrefillPlan([_placed(piece) for piece in pieces], self._device)
 
-    def decode_plan(
-        self, prompts: Sequence[ContiguousText], texts: Sequence[ContiguousText]
-    ) -> DecodePlan:
+    def decode_plan(self, texts: Sequence[ContiguousText]) -> DecodePlan:
         self._make_room(texts)
+        prompts = [text.prompt for text in texts if text.prompt]
         return DecodePlan(_places(prompts), _places(texts), self._device)
 
     def _make_room(self, texts: Sequence[ContiguousText]) -> None:
@@ -185,8 +184,11 @@ def _places(texts: Sequence[ContiguousText]) -> list[Place]:
     return [text.place for text in texts if text.place]
 
 
-def _placed(piece: Piece[ContiguousText]) -> Piece[Place]:
-    assert piece.text.place
-    donor = piece.donor.place if piece.donor else None
-    prompt = piece.prompt.place if piece.prompt else None
-    return Piece(piece.text.place, piece.start, piece.stop, donor, prompt)
+def _placed(piece: Piece[ContiguousText]) -> PlacedPiece:
+    text, donor = piece.text, piece.donor
+    assert text.place
+    return PlacedPiece(
+        text.place, piece.start, piece.stop,
+        donor=donor.place if donor else None,
+        prompt=text.prompt.place if text.prompt else None,
+    )  # fmt: skip

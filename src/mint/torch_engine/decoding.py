@@ -252,11 +252,10 @@ class Decoding:
             return
         self.round_tokens = round_cost(len(rows))
         texts = [s.kv for s in rows if s.kv]
-        prompts = [s.prompt.kv for s in rows if s.prompt.kv]
         hidden_BE = self._decoder.hidden(
             self._on_device(np.array([s.tokens[-1] for s in rows])),
             self._on_device(np.array([s.position for s in rows])),
-            self._kv.decode_plan(prompts, texts),
+            self._kv.decode_plan(texts),
             [(s.prompt.weights, 1) for s in rows],
         )
         for text in texts:

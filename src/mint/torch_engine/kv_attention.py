@@ -18,13 +18,20 @@ from mint.torch_engine.kv_store import Piece
 # ---------------------------------------------------------------- prefill
 
 
+@dataclass(frozen=True)
+class PlacedPiece(Piece[Place]):
+    """`prompt`: what a continuation follows."""
+
+    prompt: Place | None = None
+
+
 class PrefillPlan:
     """Pieces of several texts, packed: each attends to the earlier keys of its own text.
 
     What a piece has of a donor is copied layer by layer.
     """
 
-    def __init__(self, pieces: Sequence[Piece[Place]], device: torch.device) -> None:
+    def __init__(self, pieces: Sequence[PlacedPiece], device: torch.device) -> None:
         self._pieces = pieces
         self._masks = [_lower_right(p, device) if p.start or p.prompt else None for p in pieces]
 
@@ -58,7 +65,7 @@ class PrefillPlan:
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
-def _lower_right(piece: Piece[Place], device: torch.device) -> Tensor:
+def _lower_right(piece: PlacedPiece, device: torch.device) -> Tensor:
     """Causal mask of a later piece: its last token sees all, each one before it one less."""
     before = piece.prompt.used if piece.prompt else 0
     queries = torch.arange(before + piece.start, before + piece.stop, device=device)

@@ -49,14 +49,12 @@ class Piece(Generic[PlaceT]):
         text: whose; a KvText, or where a layout has put it.
         donor: what `KvStore.share` returned: who has those of its first `start` tokens that it
             lacks, if only once an earlier piece of the same slice is computed.
-        prompt: what a continuation follows.
     """
 
     text: PlaceT
     start: int
     stop: int
     donor: PlaceT | None = None
-    prompt: PlaceT | None = None
 
 
 class KvStore(Protocol[TextT]):
@@ -147,9 +145,9 @@ class KvStore(Protocol[TextT]):
         """Pieces of several texts, packed: each attends to the earlier tokens of its own text."""
         ...
 
-    def decode_plan(self, prompts: Sequence[TextT], texts: Sequence[TextT]) -> AttentionPlan:
+    def decode_plan(self, texts: Sequence[TextT]) -> AttentionPlan:
         """One more token of each running sequence: row b writes to `texts[b]` and attends to that and
-        to `prompts[b]`. All continuations that take part in decode steps must be among them."""
+        to its prompt. All continuations that take part in decode steps must be among them."""
         ...
 
     # ------------------------------------------------------- what is kept for later

@@ -206,7 +206,7 @@ class PagedStore:
     def prefill_plan(self, pieces: Sequence[Piece[PagedText]]) -> PagedPlan:
         return self._plan([(piece.text, piece.start, piece.stop) for piece in pieces])
 
-    def decode_plan(self, prompts: Sequence[PagedText], texts: Sequence[PagedText]) -> PagedPlan:
+    def decode_plan(self, texts: Sequence[PagedText]) -> PagedPlan:
         return self._plan([(text, text.used, text.used + 1) for text in texts])
 
     def _plan(self, parts: Sequence[tuple[PagedText, int, int]]) -> PagedPlan:

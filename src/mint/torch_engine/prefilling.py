@@ -69,7 +69,7 @@ def _again(sequence: Sequence, kv: KvStore[Any], left: int) -> Stretch | None:
         return None
     return Stretch(
         sequence,
-        Piece(text, start, stop, prompt=sequence.prompt.kv),
+        Piece(text, start, stop),
         np.array(sequence.tokens[start:stop], dtype=np.int32),
         np.arange(before + start, before + stop),
     )

@@ -45,7 +45,7 @@ def sample_of(store: PagedStore, prompt: PagedText, room: int) -> PagedText:
 
 def decode(store: PagedStore, *texts: PagedText) -> None:
     """One more token of each."""
-    store.decode_plan([text.prompt for text in texts if text.prompt], texts)
+    store.decode_plan(texts)
     for text in texts:
         text.used += 1
 
