@@ -1,5 +1,8 @@
 """Where a response states its answer."""
 
+import subprocess
+import sys
+
 import pytest
 
 from mint.recipe.grading import (
@@ -77,3 +80,16 @@ def test_reasoning_is_left_out_and_unfinished_reasoning_is_no_answer():
     assert without_reasoning("12?</think>42") == "42"
     assert without_reasoning("<think>12?") == ""
     assert without_reasoning("42") == "42"
+
+
+def test_reading_an_answer_loads_no_package_of_any_size():
+    script = """
+import sys
+from mint.recipe.grading import without_reasoning
+without_reasoning("<think>12?</think>42")
+print(*{"tinker", "torch", "transformers", "numpy", "pydantic"} & set(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert done.stdout == "\n"

@@ -5,6 +5,8 @@ All of these read a text once, from front to back, whatever a model wrote into i
 
 import re
 
+from mint.recipe.think_blocks import read_reasoning
+
 _BOXES = re.compile(r"\\(?:boxed|fbox)\s*\{|\\.|[{}]", re.DOTALL)
 """What matters to nesting. `\\{` and `\\}` are drawn braces, and are passed over as one piece."""
 
@@ -78,8 +80,6 @@ def without_reasoning(text: str) -> str:
 
     Nothing where the block was never closed: the model ran out of tokens before it answered.
     """
-    from mint.recipe.renderers.reasoning import read_reasoning
-
     return read_reasoning(text).text
 
 

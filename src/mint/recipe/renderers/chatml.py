@@ -22,7 +22,7 @@ from mint.recipe.renderers.layout import (
     RenderedMessage,
     text_chunks,
 )
-from mint.recipe.renderers.reasoning import Reasoned, as_content, read_reasoning, response_pieces
+from mint.recipe.renderers.reasoning import as_content, response_pieces
 from mint.recipe.renderers.streaming import (
     MessageDelta,
     StreamingMessageHeader,
@@ -31,6 +31,7 @@ from mint.recipe.renderers.streaming import (
 from mint.recipe.renderers.tool_calls import CLOSE, OPEN, ToolDialect
 from mint.recipe.renderers.turns import plain_text, until_stop
 from mint.recipe.text_encoder import Tokenizer
+from mint.recipe.think_blocks import Reasoned, read_reasoning
 
 
 @dataclass(frozen=True)

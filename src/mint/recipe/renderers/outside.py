@@ -27,9 +27,10 @@ from mint.recipe.renderers.layout import (
     text_chunks,
 )
 from mint.recipe.renderers.openai import as_openai_message
-from mint.recipe.renderers.reasoning import Reasoned, as_content
+from mint.recipe.renderers.reasoning import as_content
 from mint.recipe.renderers.turns import say_once_that_it_ran_on
 from mint.recipe.text_encoder import Tokenizer
+from mint.recipe.think_blocks import Reasoned
 
 _TALK = [
     Message(role="user", content="alpha"),

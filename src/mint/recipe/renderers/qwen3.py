@@ -6,9 +6,10 @@ from mint.recipe.exceptions import RendererError
 from mint.recipe.messages import Message
 from mint.recipe.renderers.chatml import END_THINK, THINK, ChatMLRenderer, Piece
 from mint.recipe.renderers.layout import RenderContext, Stretch, checked
-from mint.recipe.renderers.reasoning import Reasoned, reasoning_of
+from mint.recipe.renderers.reasoning import reasoning_of
 from mint.recipe.renderers.tool_calls import JsonCalls
 from mint.recipe.renderers.turns import plain_text
+from mint.recipe.think_blocks import Reasoned
 
 _EMPTY_BLOCK: list[Piece] = [THINK, "\n\n", END_THINK, "\n\n"]
 """What switches reasoning off: it is over before it began."""

@@ -1,34 +1,11 @@
-"""Think blocks: reasoning that a model writes before its answer, in and out of messages."""
+"""Reasoning in and out of messages, whole and as it arrives."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from mint.recipe.exceptions import RendererError
 from mint.recipe.messages import Content, ContentPart, Message, TextPart, ThinkingPart
 from mint.recipe.renderers.streaming import StreamingTextDelta, StreamingThinkingDelta
-
-OPEN, CLOSE = "<think>", "</think>"
-
-
-@dataclass(frozen=True)
-class Reasoned:
-    """An assistant's message taken apart. Line breaks around the tags belong to the block."""
-
-    reasoning: str
-    text: str
-
-
-def read_reasoning(text: str, *, is_open: bool = False) -> Reasoned:
-    """A response taken apart. A block that is never closed is reasoning to its end.
-
-    Args:
-        is_open: the block was opened by the prompt.
-    """
-    before, closed, afterwards = text.partition(CLOSE)
-    opened = is_open or before.lstrip().startswith(OPEN)
-    if not closed and not opened:
-        return Reasoned("", text)
-    return Reasoned(before.rpartition(OPEN)[2].strip("\n"), afterwards.lstrip("\n"))
+from mint.recipe.think_blocks import CLOSE, OPEN, Reasoned, read_reasoning
 
 
 def reasoning_of(message: Message) -> Reasoned:
