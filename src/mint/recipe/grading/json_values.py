@@ -1,7 +1,6 @@
 """JSON in a response: found, and checked against a schema."""
 
 import json
-import math
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
@@ -9,6 +8,7 @@ from typing import Any
 
 from mint.recipe.grading.optional import needed
 from mint.recipe.grading.workers import Cut, WorkerPool
+from mint.recipe.json_numbers import finite_float, refused_constant
 
 _FENCE = re.compile(r"```[ \t]*+(?:json|JSON)?[ \t]*+\n\s*+(.*?)```", re.DOTALL)
 
@@ -98,18 +98,7 @@ def _read(text: str, start: int) -> Any:
         raise _Broken(len(text)) from None
 
 
-def _finite(number: str) -> float:
-    value = float(number)
-    if not math.isfinite(value):
-        raise ValueError(number[:20])
-    return value
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(name)
-
-
-_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(parse_float=finite_float, parse_constant=refused_constant)
 
 
 @lru_cache(maxsize=100)

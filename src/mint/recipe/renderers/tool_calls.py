@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mint.recipe.exceptions import RendererError
+from mint.recipe.json_numbers import refused_constant
 from mint.recipe.messages import FunctionBody, ToolCall, ToolSpec, UnparsedToolCall
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -195,10 +196,7 @@ def _value(text: str) -> Any:
 
 
 def _json(text: str) -> Any:
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no JSON")  # Python alone reads NaN and Infinity
-
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=refused_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -2,9 +2,10 @@
 
 import json
 import math
-from typing import Any, NoReturn
+from typing import Any
 
 from mint.recipe.exceptions import DataValidationError
+from mint.recipe.json_numbers import finite_float, refused_constant
 
 MOST_DIGITS = 1000
 """Of an integer. Reading takes time that grows with the square."""
@@ -27,8 +28,8 @@ def parse_answer(answer: bytes) -> Plain:
     try:
         return json.loads(
             answer.decode(),
-            parse_constant=_refused_constant,
-            parse_float=_finite,
+            parse_constant=refused_constant,
+            parse_float=finite_float,
             parse_int=_of_some_length,
         )
     except RecursionError:
@@ -92,17 +93,6 @@ def _close(got: float, expected: float) -> bool:
 
 def _lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.rstrip().split("\n")]
-
-
-def _refused_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"{digits[:40]} is beyond every float")
-    return number
 
 
 def _of_some_length(digits: str) -> int:
