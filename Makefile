@@ -1,7 +1,7 @@
 # One verb each. Every verb does its own set-up: a fresh clone and a Python (3.11 or newer) are
 # enough, and nothing is installed outside this folder, except that `test-postgres` and `test-sandbox`
-# ask apt for PostgreSQL and bubblewrap where they are missing and the user is root. (The embedded model is converted once into
-# the user's cache folder; servers keep their data below ~/.mint.)
+# ask apt for PostgreSQL and bubblewrap where they are missing and the user is root. (The embedded
+# model is converted once into the user's cache folder; servers keep their data below ~/.mint.)
 
 PYTHON ?= python3
 VENV   := .venv
@@ -95,7 +95,7 @@ types: $(READY)  ## pyright
 bench: $(READY)  ## the short benchmarks, a quarter of an hour; results go to benchmarks/results
 	@$(BIN)/python -m benchmarks.run short
 
-bench-long: $(READY)  ## the long ones, about an hour
+bench-long: $(READY)  ## the long ones, an hour and a quarter
 	@$(BIN)/python -m benchmarks.run long
 
 docs: $(READY)  ## check the docs: code blocks run, tables are complete, links lead somewhere
