@@ -7,7 +7,6 @@ import pickle
 import socket
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.recipe.tokens import ByteTokenizer
+from tests.rl_core.world import TOKENIZER, TokenizerClient
 
 import mint
 from mint import ModelInput
@@ -25,7 +25,6 @@ from mint.rl_core.context import NO_CONTEXT
 from mint.rl_core.scoring import score_group
 from mint.testing import tiny_model
 
-TOKENIZER = ByteTokenizer()
 HI = TOKENIZER.encode("hi<|endoftext|>")
 
 
@@ -356,7 +355,7 @@ def test_a_dataclass_can_be_an_adapter(is_frozen: bool):
             return Reward(self.response_text(response) == str(self.answer))
 
     env = Env(4)
-    env.bind(client_of("test/tiny"), base_model="test/tiny", lora_rank=8)
+    env.bind(TokenizerClient(), base_model="test/tiny", lora_rank=8)
 
     assert asyncio.run(env.score([1], TOKENIZER.encode("4"))) == Reward(1)
     assert env.get_model_info().lora_rank == 8
@@ -475,20 +474,9 @@ def test_a_seed_is_a_whole_number():
 # ------------------------------------------------------------------ the model
 
 
-def client_of(name: str, tokenizer: Any = TOKENIZER) -> Any:
-    """A training client that answers for its tokenizer, and counts how often it was asked."""
-    asked = Counter()
-
-    def get_tokenizer() -> Any:
-        asked["times"] += 1
-        return tokenizer
-
-    return SimpleNamespace(get_tokenizer=get_tokenizer, asked=asked, name=name)
-
-
 def test_an_adapter_is_told_its_model_by_the_run():
     env = Plain()
-    env.bind(client_of("Qwen/Qwen3-0.6B"), base_model="Qwen/Qwen3-0.6B", lora_rank=16)
+    env.bind(TokenizerClient(), base_model="Qwen/Qwen3-0.6B", lora_rank=16)
 
     info = env.get_model_info()
     assert (info.model_name, info.family, info.renderer_name) == (
@@ -500,13 +488,32 @@ def test_an_adapter_is_told_its_model_by_the_run():
     assert env.get_tokenizer() is TOKENIZER
 
 
+def test_what_a_run_has_told_is_looked_up_no_more():
+    class Named(ByteTokenizer):
+        asked = 0
+
+        @property
+        def name_or_path(self) -> str:
+            self.asked += 1
+            return "Qwen/Qwen3-0.6B"
+
+    env, tokenizer = Plain(), Named()
+    env.bind(TokenizerClient(tokenizer), base_model="Qwen/Qwen3-0.6B")
+    told = tokenizer.asked
+
+    assert env.get_model_info() is env.get_model_info()
+    assert tokenizer.asked == told
+    env.tokenizer = ByteTokenizer()  # another one may know more
+    assert env.get_model_info() == env.model_info
+
+
 def test_what_the_adapter_was_given_stays():
     own, given = ByteTokenizer(), ModelInfo(family="mine", context_length=100)
     env = Plain(own, model_info=given)
-    client = client_of("Qwen/Qwen3-0.6B")
+    client = TokenizerClient()
     env.bind(client, base_model="Qwen/Qwen3-0.6B", renderer_name="qwen3_disable_thinking")
 
-    assert client.asked["times"] == 0
+    assert client.asked == 0
     assert env.get_tokenizer() is own
     info = env.get_model_info()
     assert (info.family, info.context_length) == ("mine", 100)
@@ -516,8 +523,8 @@ def test_what_the_adapter_was_given_stays():
 def test_an_adapter_of_a_second_run_forgets_the_first():
     env = Plain(model_info=ModelInfo(context_length=100))
     second = ByteTokenizer()
-    env.bind(client_of("a"), base_model="Qwen/Qwen3-0.6B", lora_rank=16)
-    env.bind(client_of("b", second), base_model="meta-llama/Llama-3.2-1B-Instruct")
+    env.bind(TokenizerClient(), base_model="Qwen/Qwen3-0.6B", lora_rank=16)
+    env.bind(TokenizerClient(second), base_model="meta-llama/Llama-3.2-1B-Instruct")
 
     info = env.get_model_info()
     assert (info.family, info.lora_rank, info.context_length) == ("llama", None, 100)

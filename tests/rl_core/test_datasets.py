@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.recipe.tokens import ByteTokenizer
-from tests.rl_core.world import END, MODEL, TOKENIZER, Repeats, SaysYes, service
+from tests.rl_core.world import END, MODEL, TOKENIZER, Repeats, SaysYes, TokenizerClient, service
 
 from mint import ModelInput
 from mint.recipe.exceptions import ConfigurationError, DataFormatError
@@ -117,21 +117,9 @@ def test_a_class_or_a_function_makes_an_adapter_for_each_group_that_knows_the_to
     assert made[0].get_model_info().model_name == MODEL
 
 
-class Client:
-    """Counts who asks it."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-        self.asked = 0
-
-    def get_tokenizer(self) -> Any:
-        self.asked += 1
-        return self.tokenizer
-
-
 def test_the_client_is_asked_once_for_the_tokenizer_of_all_adapters():
     unregister_tokenizer(MODEL)  # nobody else has it
-    client = Client(TOKENIZER)
+    client = TokenizerClient()
     dataset = built(adapter=WithoutArguments)
 
     dataset.bind(client)
@@ -144,7 +132,7 @@ def test_the_client_is_asked_once_for_the_tokenizer_of_all_adapters():
 def test_a_registered_tokenizer_is_the_adapters_too():
     adapter = SaysYes()
 
-    built(adapter=adapter).bind(Client(ByteTokenizer()))
+    built(adapter=adapter).bind(TokenizerClient(ByteTokenizer()))
 
     assert adapter.get_tokenizer() is TOKENIZER
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.recipe.fake_service import Answer, FakeService
+from tests.recipe.rl.guessing import rows as rows
 from tests.recipe.tokens import ByteTokenizer
 from tinker import types
 
@@ -63,6 +64,18 @@ def config(folder: Path, **fields: Any) -> RLConfig:
     return RLConfig(**{**given, **fields})
 
 
+class TokenizerClient:
+    """A training client that answers for its tokenizer, and counts how often it was asked."""
+
+    def __init__(self, tokenizer: Any = TOKENIZER) -> None:
+        self.tokenizer = tokenizer
+        self.asked = 0
+
+    def get_tokenizer(self) -> Any:
+        self.asked += 1
+        return self.tokenizer
+
+
 class SaysYes(RLAdapter):
     """1 for a yes."""
 
@@ -101,10 +114,6 @@ def run_script(script: Path, folder: Path, environment: Mapping[str, str]) -> No
             runpy.run_path(str(script), run_name="__main__")
         finally:
             unregister_tokenizer(EMBEDDED_MODEL)
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 def summaries(folder: Path, step: int = 0) -> list[dict[str, Any]]:

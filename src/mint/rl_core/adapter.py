@@ -7,7 +7,7 @@ import operator
 import random
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from mint import ModelInput
 from mint.recipe.tasks import has_running_loop, run_together
@@ -27,6 +27,15 @@ from mint.rl_core.shapes import (
     with_model_inputs,
 )
 from mint.rl_core.tokens import Tokens, as_model_input, identity, text_of
+
+
+class _Bound(NamedTuple):
+    """What an adapter has from the run that it was last told of."""
+
+    tokenizer: Any = None
+    info: ModelInfo | None = None
+    given: ModelInfo = ModelInfo()
+    """What it knew before."""
 
 
 class RLAdapter:
@@ -240,19 +249,19 @@ class RLAdapter:
             tokenizer: the model's, for an adapter that has none, where it is at hand already.
             renderer_name: what writes the prompts.
         """
-        before = vars(self).get("_mint_bound", (None, None, None))
+        before = _bound(self)
         own, given = self.tokenizer, self.model_info or ModelInfo()
-        if own is None or own is before[0]:
+        if own is None or own is before.tokenizer:
             own = training_client.get_tokenizer() if tokenizer is None else tokenizer
-        if given is before[1]:
-            given = before[2]
+        if given is before.info:
+            given = before.given
         told = ModelInfo(base_model, renderer_name=renderer_name, lora_rank=lora_rank)
         if base_model is not None:
             told = told.completed_by(models.by_name(base_model))
         info = given.completed_by(told).completed_by(models.by_tokenizer(own))
         # Past __setattr__, which a frozen dataclass closes.
         vars(self).update(tokenizer=own, model_info=info)
-        vars(self)["_mint_bound"] = (own, info, given)
+        vars(self)["_mint_bound"] = _Bound(own, info, given)
 
     def speaks_for(self) -> tuple[type, str]:
         """The class and the method that messages about a scoring name."""
@@ -287,8 +296,9 @@ class RLAdapter:
     def get_model_info(self) -> ModelInfo:
         """What is known of the model, from whoever made the adapter, the run, and the tokenizer. Asks
         nobody over a network."""
-        given = self.model_info or ModelInfo()
-        if self.tokenizer is None:
+        given, bound = self.model_info or ModelInfo(), _bound(self)
+        is_complete = given is bound.info and self.tokenizer is bound.tokenizer
+        if self.tokenizer is None or is_complete:
             return given
         return given.completed_by(models.by_tokenizer(self.tokenizer))
 
@@ -306,6 +316,10 @@ class RLAdapter:
         """The response as text, without special tokens."""
         tokens = as_model_input(response, "response").to_ints()
         return text_of(self.get_tokenizer(), tokens)
+
+
+def _bound(adapter: RLAdapter) -> _Bound:
+    return vars(adapter).get("_mint_bound", _Bound())
 
 
 def _snake_case(name: str) -> str:
