@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,14 @@ from shutil import which
 from mint.recipe.sandbox.guard.namespaces import SHARED_MEMORY, SHARED_MEMORY_BYTES
 from mint.recipe.sandbox.interpreter import Interpreter, interpreter
 from mint.recipe.sandbox.isolation import Isolation
-from mint.recipe.sandbox.launch import FIRST_INHERITED, Launch, Program, kernel_limits, order
+from mint.recipe.sandbox.launch import (
+    FIRST_INHERITED,
+    Launch,
+    Order,
+    Program,
+    environment,
+    kernel_limits,
+)
 from mint.recipe.sandbox.refused_calls import refusing_filter
 from mint.recipe.sandbox.users import can_choose_user, user_of_its_own
 
@@ -42,21 +49,22 @@ class Bubblewrap:
         limits = program.limits
         with ExitStack() as open_meanwhile:
             user = open_meanwhile.enter_context(user_of_its_own()) if self.has_own_users else None
-            contents = [
-                open_meanwhile.enter_context(_in_memory(content))
-                for content in (*program.files.values(), *_filters())
-            ]
-            told = order(
-                limits,
+            contents = list(program.files.values())
+            inside = _room(limits.disk_bytes, list(program.files))
+            if (refusing := refusing_filter()) is not None:
+                inside += ["--seccomp", str(FIRST_INHERITED + len(contents))]
+                contents.append(refusing)
+            inherited = [open_meanwhile.enter_context(_in_memory(one)) for one in contents]
+            told = Order(
+                limits=limits,
                 argv=[
                     self.program,
                     *self._walls,
-                    *_room(limits.disk_bytes, list(program.files)),
-                    *_refusing(FIRST_INHERITED + len(program.files)),
+                    *inside,
                     "--",
                     *program.command,
                 ],
-                env=_variables(self.interpreter, program.variables),
+                env=environment(self.interpreter, program.variables, home=FOLDER, temporary="/tmp"),
                 chdir="/",
                 user=user,
                 rlimits=kernel_limits(limits),
@@ -66,7 +74,7 @@ class Bubblewrap:
                 },
                 folder="/tmp",
             )
-            yield Launch(order=told, inherited=contents)
+            yield Launch(order=told, inherited=inherited)
 
 
 def _walls(program: str, python: Interpreter, readable: Sequence[str]) -> list[str]:
@@ -92,25 +100,10 @@ def _room(size_bytes: int, names: Sequence[str]) -> list[str]:
     return [*room, "--chdir", FOLDER, "--remount-ro", "/"]
 
 
-def _refusing(descriptor: int) -> list[str]:
-    return ["--seccomp", str(descriptor)] if _filters() else []
-
-
-def _filters() -> list[bytes]:
-    """The filter of system calls, if this machine has one."""
-    refusing = refusing_filter()
-    return [] if refusing is None else [refusing]
-
-
 def _shown(path: str) -> list[str]:
     if os.path.islink(path):
         return ["--symlink", os.readlink(path), path]
     return ["--ro-bind", path, path] if os.path.exists(path) else []
-
-
-def _variables(python: Interpreter, own: Mapping[str, str]) -> dict[str, str]:
-    path = f"{os.path.dirname(python.executable)}:/usr/local/bin:/usr/bin:/bin"
-    return {"PATH": path, "HOME": FOLDER, "TMPDIR": "/tmp", "LANG": "C.UTF-8", **own}
 
 
 @contextmanager

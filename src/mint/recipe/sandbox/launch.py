@@ -1,11 +1,13 @@
 """What a backend makes of a program: an order to the guard, and what must be open or exist meanwhile."""
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Protocol
 
+from mint.recipe.sandbox.interpreter import Interpreter
 from mint.recipe.sandbox.isolation import Isolation
 from mint.recipe.sandbox.limits import Limits
 
@@ -21,6 +23,10 @@ class Program:
     variables: Mapping[str, str]
 
 
+FIRST_INHERITED = 10
+"""Above those that the guard itself needs."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """What the guard is told, as JSON: how to start the program, and when to end it."""
@@ -30,7 +36,7 @@ class Order:
     chdir: str
     user: int | None
     """The user to become, with a group of the same number; None: stay."""
-    first_inherited: int
+    first_inherited: int = FIRST_INHERITED
     """The number that the first of `Launch.inherited` has in the program; the others follow it."""
     rlimits: Mapping[str, int]
     """Name in the module `resource` -> limit, set before the program starts."""
@@ -38,12 +44,8 @@ class Order:
     """With bubblewrap: the limits to be set inside, once it has put up its walls."""
     folder: str
     """The program's private folder, as it is called where the program is."""
-    limits: Mapping[str, float]
-    """Limits, by name: those that are watched are read from here."""
-
-
-FIRST_INHERITED = 10
-"""Above those that the guard itself needs."""
+    limits: Limits
+    """Those that are watched are read from here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,9 @@ def kernel_limits(limits: Limits) -> dict[str, int]:
     }
 
 
-def order(limits: Limits, **how: object) -> Order:
-    """An order with all the limits in it."""
-    return Order(limits=asdict(limits), first_inherited=FIRST_INHERITED, **how)  # pyright: ignore[reportArgumentType]
+def environment(
+    python: Interpreter, own: Mapping[str, str], *, home: str, temporary: str
+) -> dict[str, str]:
+    """All the environment variables that a program gets, with those that its caller adds."""
+    path = f"{os.path.dirname(python.executable)}:/usr/local/bin:/usr/bin:/bin"
+    return {"PATH": path, "HOME": home, "TMPDIR": temporary, "LANG": "C.UTF-8", **own}

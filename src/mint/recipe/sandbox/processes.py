@@ -17,7 +17,7 @@ from shutil import which
 from mint.recipe.exceptions import SandboxError
 from mint.recipe.sandbox.interpreter import interpreter
 from mint.recipe.sandbox.isolation import Isolation
-from mint.recipe.sandbox.launch import Launch, Program, kernel_limits, order
+from mint.recipe.sandbox.launch import Launch, Order, Program, environment, kernel_limits
 from mint.recipe.sandbox.program_files import write_files
 from mint.recipe.sandbox.removal import remove_tree
 from mint.recipe.sandbox.users import can_choose_user, user_of_its_own
@@ -45,18 +45,15 @@ class Processes:
             write_files(program.files, folder)
             if user is not None:
                 _give_to(user, folder)
-            variables = {
-                "PATH": f"{os.path.dirname(self.interpreter.executable)}:/usr/local/bin:/usr/bin:/bin",
-                "HOME": str(folder),
-                "TMPDIR": str(folder),
-                "LANG": "C.UTF-8",
-                **program.variables,
-            }
-            told = order(
-                limits,
+            place = str(folder)
+            variables = environment(
+                self.interpreter, program.variables, home=place, temporary=place
+            )
+            told = Order(
+                limits=limits,
                 argv=[_found(program.command[0], variables["PATH"], folder), *program.command[1:]],
                 env=variables,
-                chdir=str(folder),
+                chdir=place,
                 user=user,
                 rlimits={
                     **kernel_limits(limits),
@@ -64,7 +61,7 @@ class Processes:
                     "RLIMIT_NOFILE": limits.open_files,
                 },
                 namespaces=None,
-                folder=str(folder),
+                folder=place,
             )
             yield Launch(order=told)
 
