@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Literal, TypeVar
+from typing import Literal
 
 from mint.recipe.cores import usable_cores
 from mint.recipe.exceptions import ConfigurationError, DataValidationError, SandboxError
@@ -117,7 +117,7 @@ class Sandbox:
         limits = limits or Limits()
         program = Program(
             files=checked_files(files, limits),
-            command=_checked_texts("command", command),
+            command=_checked_command(command),
             limits=limits,
             stdin=stdin.encode("utf-8", "surrogatepass")
             if isinstance(stdin, str)
@@ -184,18 +184,15 @@ def _check_descriptors_suffice(max_running: int) -> None:
         )
 
 
-Texts = TypeVar("Texts", bound=Sequence[str])
-
-
-def _checked_texts(what: str, texts: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(texts, str) or not texts:
+def _checked_command(command: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(command, str) or not command:
         raise DataValidationError(
-            f"{what}={texts!r}: give program and arguments one by one, such as ('python3', 'main.py')."
+            f"command={command!r}: give program and arguments one by one, such as ('python3', 'main.py')."
         )
-    for text in texts:
+    for text in command:
         if not isinstance(text, str) or "\0" in text:
-            raise DataValidationError(f"{what} has {text!r}; give texts without NUL characters.")
-    return tuple(texts)
+            raise DataValidationError(f"command has {text!r}; give texts without NUL characters.")
+    return tuple(command)
 
 
 def _checked_variables(variables: Mapping[str, str]) -> dict[str, str]:
