@@ -22,39 +22,31 @@ class Keeper:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._requests: socket.socket | None = None
-        self._begun = False
         forget_in_forks(self)
 
     def start_guard(self, fds: Sequence[int]) -> None:
         """Have a guard started with these descriptors, which may be closed afterwards."""
         with self._lock:
-            if not self._begun:
-                self._begin()
+            requests = self._requests or self._begin()
             try:
-                self._send(fds)
+                _send(requests, fds)
             except OSError:
                 self._end()
-                self._begin()
-                self._send(fds)
+                _send(self._begin(), fds)
 
     def close(self) -> None:
         """End the keeper; guards see their programs to the end."""
         with self._lock:
-            if self._begun:
-                self._end()
+            self._end()
 
     def forget(self) -> None:
         """In a fork: the keeper is the parent's, and waits for the end of its requests."""
         self._lock = threading.Lock()  # a thread of the parent may have held it
-        self._begun = False
         if self._requests is not None:
             self._requests.close()
+            self._requests = None
 
-    def _send(self, fds: Sequence[int]) -> None:
-        assert self._requests is not None
-        socket.send_fds(self._requests, [b"x"], fds)
-
-    def _begin(self) -> None:
+    def _begin(self) -> socket.socket:
         ours, keepers = socket.socketpair()
         with keepers:
             self._process = subprocess.Popen(
@@ -66,15 +58,19 @@ class Keeper:
                 start_new_session=True,  # a Ctrl-C is ours to pass on
             )
         self._requests = ours
-        self._begun = True
+        return ours
 
     def _end(self) -> None:
-        assert self._requests is not None
-        assert self._process is not None
+        if self._requests is None or self._process is None:
+            return
         self._requests.close()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:  # somebody has stopped it
             self._process.kill()
             self._process.wait()
-        self._begun = False
+        self._requests = None
+
+
+def _send(requests: socket.socket, fds: Sequence[int]) -> None:
+    socket.send_fds(requests, [b"x"], fds)
