@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import stat
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -201,6 +202,15 @@ def test_a_bubblewrap_that_does_not_work_is_not_trusted(
         Sandbox("bubblewrap")
     with pytest.warns(WeakIsolationWarning, match="No permissions"), Sandbox("auto") as weak:
         assert weak.backend == "subprocess"
+
+
+def test_without_the_modules_that_windows_lacks_the_sandbox_can_be_imported():
+    script = """
+import sys
+sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource"))
+from mint.recipe.sandbox import Sandbox
+"""
+    subprocess.run([sys.executable, "-c", script], timeout=100, check=True)
 
 
 def test_windows_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -64,6 +63,8 @@ class Namespaces:
 
 
 def _set_limits(pid: int, limits: Mapping[str, int]) -> None:
+    import resource  # not on Windows, where this module is imported for its names
+
     assert LINUX
     for name, value in limits.items():
         with suppress(ProcessLookupError):  # bubblewrap failed meanwhile, and will say so
