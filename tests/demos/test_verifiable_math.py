@@ -1,6 +1,7 @@
 """Sums and differences: question and answer are of the same numbers, and the right one trains."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,18 @@ class ChatTokenizer(ByteTokenizer):
         return self.encode("\n".join(message["content"] for message in messages) + "\n")
 
 
-def test_right_answers_among_wrong_ones_are_trained(tmp_path: Path, capsys):
-    tokenizer = ChatTokenizer()
-    register_tokenizer("test/chat", lambda: tokenizer)
+@pytest.fixture
+def tokenizer() -> Iterator[ChatTokenizer]:
+    """Of the model "test/chat"."""
+    one = ChatTokenizer()
+    register_tokenizer("test/chat", lambda: one)
+    yield one
+    unregister_tokenizer("test/chat")
 
+
+def test_right_answers_among_wrong_ones_are_trained(
+    tokenizer: ChatTokenizer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     def half_right(prompt: list[int], params: Any) -> world.Answer:
         nonlocal asked
         asked += 1
@@ -83,6 +92,5 @@ def test_right_answers_among_wrong_ones_are_trained(tmp_path: Path, capsys):
 
     run_grpo(VerifiableMath(questions=3), config, service_client=fake)
 
-    unregister_tokenizer("test/chat")
     steps = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Step")]
     assert steps == [f"Step {n}: accuracy=50.0%, datums=12" for n in (1, 2)]
