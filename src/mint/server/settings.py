@@ -10,10 +10,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from mint.core.errors import ConfigError
+from mint.core.kv_layouts import KV_LAYOUTS
 
 DEVICES = ("cpu", "cuda", "mps", "auto")
 DTYPES = ("float32", "bfloat16", "float16", "auto")
-KV_LAYOUTS = ("auto", "contiguous", "paged")
 LOG_FORMATS = ("text", "json")
 
 

@@ -61,7 +61,7 @@ class Decoding:
         Args:
             max_sequences: how many may run at a time; others wait.
             kv_tokens: how many tokens of keys and values may be held.
-            kv_layout: one of kv_layouts.LAYOUTS.
+            kv_layout: one of KV_LAYOUTS; see open_store.
             prefill_tokens: prompt tokens per round.
             figures: where to count what happens; several may share one.
         """

@@ -4,27 +4,17 @@ import logging
 from typing import Any
 
 from mint.core.errors import ConfigError
+from mint.core.kv_layouts import KV_LAYOUTS
 from mint.torch_engine.contiguous_store import ContiguousStore
 from mint.torch_engine.kv_store import KvShape, KvStore
 from mint.torch_engine.paged_attention import gathered_attention
 from mint.torch_engine.paged_kernel import PAGE, kernel_attention, refusal
 from mint.torch_engine.paged_store import PagedStore
 
-LAYOUTS = ("auto", "contiguous", "paged")
-
 GATHERED_PAGE = 16
 """Tokens of a page where no kernel prescribes more: shorter ones share more and leave less empty."""
 
 log = logging.getLogger(__name__)
-
-
-def check_layout(layout: str) -> None:
-    """
-    Raises:
-        ConfigError: there is no such layout.
-    """
-    if layout not in LAYOUTS:
-        raise ConfigError(f"kv_layout={layout!r}: give one of {', '.join(LAYOUTS)}.")
 
 
 def open_store(layout: str, shape: KvShape, heads: int, tokens: int) -> KvStore[Any]:
@@ -36,7 +26,8 @@ def open_store(layout: str, shape: KvShape, heads: int, tokens: int) -> KvStore[
     Raises:
         ConfigError: there is no such layout, or `tokens` are too few for its pages.
     """
-    check_layout(layout)
+    if layout not in KV_LAYOUTS:
+        raise ConfigError(f"kv_layout={layout!r}: give one of {', '.join(KV_LAYOUTS)}.")
     if layout == "contiguous" or (layout == "auto" and shape.device.type != "cuda"):
         return ContiguousStore(shape, tokens)
     why = refusal(shape, heads)
