@@ -163,11 +163,7 @@ class KvCache:
         return new
 
     def as_suffix(self, place: Place) -> Place:
-        """The content of a prompt's place in that of a continuation; the old one is given back.
-
-        A continuation that is computed again lies with the prompts meanwhile, since a decode step
-        reads all places that continuations have.
-        """
+        """The content of a prompt's place in that of a continuation; the old one is given back."""
         (new,) = self._shelf(self.suffixes, place.shelf.length).take(1)
         for after, before in zip(new.content, place.content, strict=True):
             after[:] = before
