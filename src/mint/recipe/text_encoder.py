@@ -217,6 +217,14 @@ def _make(tokenizer: Tokenizer) -> TextEncoder:
     return PlainEncoder(tokenizer) if fast is None else FastEncoder(fast)
 
 
+def special_ids(tokenizer: Any) -> list[int]:
+    """Ids that stand for no text: what the tokenizer lists, or else its end token."""
+    listed = getattr(tokenizer, "all_special_ids", None)
+    if listed is not None:
+        return list(listed)
+    return [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+
+
 def fast_tokenizer(tokenizer: Any) -> "FastTokenizer | None":
     """The `tokenizers` object inside, if there is one. Imports nothing: where that package has not
     been imported, no object of its kind exists."""

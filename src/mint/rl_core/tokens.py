@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from mint import ModelInput
-from mint.recipe.text_encoder import encoder_for, fast_tokenizer
+from mint.recipe.text_encoder import encoder_for, fast_tokenizer, special_ids
 
 Tokens: TypeAlias = ModelInput | Sequence[int]
 
@@ -55,8 +55,7 @@ def text_of(tokenizer: Any, tokens: Sequence[int]) -> str:
 
 def _special_tokens(tokenizer: Any) -> set[int]:
     fast = fast_tokenizer(tokenizer)
-    if fast is not None:
-        added = fast.get_added_tokens_decoder()
-        return {number for number, token in added.items() if token.special}
-    known = getattr(tokenizer, "all_special_ids", None)
-    return set(known) if known is not None else {tokenizer.eos_token_id}
+    if fast is None:
+        return set(special_ids(tokenizer))
+    added = fast.get_added_tokens_decoder()
+    return {number for number, token in added.items() if token.special}

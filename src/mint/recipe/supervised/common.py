@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tinker import types
 
 from mint.recipe.exceptions import DataValidationError
+from mint.recipe.text_encoder import special_ids
 
 Reduction: TypeAlias = Literal["none", "mean"]
 Chunk: TypeAlias = types.ModelInputChunk
@@ -119,7 +120,7 @@ def compute_bpb(
     over the tokens with a weight above 0 that are no special tokens. Weights select here, they do
     not multiply. `bytes` counts the UTF-8 bytes of those tokens' text. nan if there are none.
     """
-    special = _special_ids(tokenizer)
+    special = special_ids(tokenizer)
     nats, size_bytes = 0.0, 0
     for logprobs, weights, targets in zip(
         logprobs_list, weights_list, target_tokens_list, strict=True
@@ -153,11 +154,3 @@ def _cut(chunks: Sequence[Chunk], max_length: int | None) -> list[Chunk]:
 
 def _as_targets(chunk: Chunk) -> Sequence[int]:
     return chunk.tokens if isinstance(chunk, types.EncodedTextChunk) else [0] * chunk.length
-
-
-def _special_ids(tokenizer: Any) -> list[int]:
-    """Ids that stand for no text: what the tokenizer lists, or else its end token."""
-    listed = getattr(tokenizer, "all_special_ids", None)
-    if listed is not None:
-        return list(listed)
-    return [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
