@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -44,6 +46,18 @@ def test_a_response_without_mathematics_has_no_answer():
 def test_an_expected_answer_that_is_none_is_refused():
     with pytest.raises(ValueError, match="cannot be read as mathematics"):
         compare_math("5", "")
+
+
+def test_only_the_worker_loads_the_library():
+    script = """
+import sys
+from mint.recipe.grading import compare_math
+print(compare_math("5", "5", timeout_s=60).reason, *{"math_verify", "sympy"} & set(sys.modules))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=True
+    )
+    assert done.stdout == "equal\n"
 
 
 def test_an_expression_without_end_is_cut_and_the_next_one_is_answered(

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mint.recipe.grading import optional, pattern_matches, search_pattern
+from mint.recipe.grading import compare_math, optional, pattern_matches, search_pattern
 
 
 def test_a_pattern_is_searched_or_has_to_be_the_whole_text():
@@ -53,3 +53,9 @@ def test_a_missing_library_is_named_with_the_extra_that_brings_it(monkeypatch: p
     monkeypatch.setattr(optional, "import_module", missing)
     with pytest.raises(ImportError, match=r"needs math-verify .*pip install 'mint-rl\[grading\]'"):
         optional.needed("math_verify", "compare_math")
+
+
+def test_so_is_one_that_a_worker_would_import(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(optional, "find_spec", lambda _: None)
+    with pytest.raises(ImportError, match=r"needs math-verify .*pip install 'mint-rl\[grading\]'"):
+        compare_math("5", "5")

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Literal, TypeAlias, cast
 
 from mint.recipe.grading.answers import answer_text
-from mint.recipe.grading.optional import needed
+from mint.recipe.grading.optional import check_installed
 from mint.recipe.grading.workers import Cut, WorkerPool
 
 logger = logging.getLogger("mint.recipe.grading.math_equality")
@@ -54,7 +54,7 @@ def compare_math(text: str, expected: str, *, timeout_s: float = 5.0) -> MathVer
             as products of their letters.)
         ImportError: the extra `grading` is not installed.
     """
-    needed("math_verify", "compare_math")
+    check_installed("math_verify", "compare_math")
     marked = answer_text(text[-MAX_CHARS:])
     arguments = {
         "text": text[-MAX_CHARS:] if marked is None else _boxed(marked),
