@@ -24,9 +24,6 @@ class Places:
         self._stuck = 0
         self._waiting: deque[_Waiter] = deque()
 
-    def __reduce__(self) -> tuple[type["Places"], tuple[()]]:
-        return Places, ()  # in another process, or of a deep copy, nothing runs yet
-
     @property
     def taken(self) -> int:
         return self._taken

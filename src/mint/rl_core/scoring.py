@@ -7,7 +7,6 @@ limit on both, one slow reward would fail all those behind it.
 """
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mint import ModelInput
+from mint.recipe.forks import forget_in_forks
 from mint.recipe.rl.class_hints import say_once
 from mint.recipe.visible_text import visible
 from mint.rl_core.calls import Method, TimeIsUp, run, told_of
@@ -38,14 +38,22 @@ NOTED = 200
 """Characters of a response in the note on an error."""
 
 
-@dataclass
+@dataclass(eq=False)
 class AdapterPlaces:
     """The places of one adapter's calls. Batches have their own: an overridden `score_batch` may call
     `score`, and would otherwise wait for places that it holds itself."""
 
     single: Places = field(default_factory=Places)
     batch: Places = field(default_factory=Places)
-    process: int = field(default_factory=os.getpid)
+
+    def __post_init__(self) -> None:
+        forget_in_forks(self)
+
+    def __reduce__(self) -> tuple[type["AdapterPlaces"], tuple[()]]:
+        return AdapterPlaces, ()  # in another process, or of a deep copy, nothing runs yet
+
+    def forget(self) -> None:
+        self.single, self.batch = Places(), Places()
 
 
 def places_of(adapter: "RLAdapter") -> AdapterPlaces:
@@ -54,8 +62,6 @@ def places_of(adapter: "RLAdapter") -> AdapterPlaces:
     places = state.get("_mint_places")
     if places is None:
         places = state.setdefault("_mint_places", AdapterPlaces())  # atomic: two threads get one
-    if places.process != os.getpid():  # forked: what runs there does not run here
-        places = state["_mint_places"] = AdapterPlaces()
     return places
 
 

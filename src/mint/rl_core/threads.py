@@ -6,12 +6,13 @@ program. These threads are as many as there are calls at once, and nobody waits 
 """
 
 import contextvars
-import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
+
+from mint.recipe.forks import forget_in_forks
 
 T = TypeVar("T")
 
@@ -79,6 +80,4 @@ def _settle(future: "Future[Any]", call: Callable[[], Any]) -> None:
 
 THREADS = CallThreads()
 """One set for the process: a pool an adapter would leave idle threads behind with each."""
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=THREADS.forget)
+forget_in_forks(THREADS)
