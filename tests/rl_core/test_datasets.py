@@ -137,6 +137,17 @@ def test_a_registered_tokenizer_is_the_adapters_too():
     assert adapter.get_tokenizer() is TOKENIZER
 
 
+def test_an_unbound_data_set_finds_the_tokenizer_before_it_asks_which_renderer_fits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("mint.recipe.tokenizers._made", {})
+    monkeypatch.setattr("mint.recipe.tokenizers._found", lambda name: TOKENIZER)  # as from a server
+
+    groups(built(adapter=SaysYes(TOKENIZER), model_name="acme/frog-7b", renderer_name=None))
+
+    assert "is a guess" not in caplog.text
+
+
 def test_a_factory_that_makes_something_else_is_named():
     with pytest.raises(ConfigurationError, match="make made int, and not an RLAdapter"):
         groups(built(adapter=_make))

@@ -90,8 +90,11 @@ class GroupMaker:
         )
 
     def _renderer(self) -> Any:
+        tokenizer = (
+            self.tokenizer
+        )  # first: its chat template may tell which renderer is recommended
         name = self.renderer_name or get_recommended_renderer_name(self.model_name)
-        return get_renderer(name, self.tokenizer, model_name=self.model_name)
+        return get_renderer(name, tokenizer, model_name=self.model_name)
 
 
 def check_source(adapter: Any) -> None:
