@@ -48,9 +48,9 @@ class Limits:
             self._refuse("max_concurrency", "how many scorings may run at once: 1 or more")
         if not isinstance(self.blocking, bool):
             self._refuse("blocking", "True or False")
-        for name in ("timeout_score", "error_score"):
-            if not (name == "error_score" and self.error_score is None):
-                self._check_score(name)
+        self._check_score("timeout_score")
+        if self.error_score is not None:
+            self._check_score("error_score")
 
     def _check_score(self, name: str) -> None:
         try:
