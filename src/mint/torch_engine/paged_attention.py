@@ -114,15 +114,16 @@ class PagedPlan:
 
 def _new_slots(spans: Sequence[Span], size: int) -> tuple[np.ndarray, np.ndarray]:
     """(rows among the packed tokens whose keys and values are to be written, where to)."""
-    rows: list[np.ndarray] = []
-    slots: list[np.ndarray] = []
+    rows: list[int] = []
+    slots: list[int] = []
     at = 0
     for span in spans:
-        new = np.arange(max(span.start, span.written), span.stop)
-        rows.append(at + new - span.start)
-        slots.append(np.asarray(span.pages)[new // size] * size + new % size)
+        new = range(max(span.start, span.written), span.stop)
+        rows += [at + position - span.start for position in new]
+        # Not arrays: a decode step has one new token a span, and as many spans as rows.
+        slots += [span.pages[position // size] * size + position % size for position in new]
         at += span.stop - span.start
-    return np.concatenate(rows), np.concatenate(slots)
+    return np.array(rows, dtype=np.int64), np.array(slots, dtype=np.int64)
 
 
 def gathered_attention(
