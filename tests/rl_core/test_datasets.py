@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 from tests.recipe.tokens import ByteTokenizer
-from tests.rl_core.world import END, MODEL, TOKENIZER, Repeats, SaysYes, TokenizerClient, service
+from tests.rl_core.world import (
+    END,
+    MODEL,
+    TOKENIZER,
+    Promises,
+    Repeats,
+    SaysYes,
+    StartsLoops,
+    TokenizerClient,
+    service,
+)
 
 from mint import ModelInput
 from mint.recipe.exceptions import ConfigurationError, DataFormatError
@@ -192,20 +202,6 @@ def test_without_prompts_samples_are_asked_for_once():
 
     assert len(groups(dataset)) == 1
     assert adapter.asked == 1
-
-
-class Promises(Repeats):
-    async def build_dataset(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return ["yes"]
-
-
-class StartsLoops(Repeats):
-    def build_dataset(self) -> Any:
-        return asyncio.run(Promises().build_dataset())
-
-    def make_prompt(self, sample: str, tokenizer: Any) -> list[int]:
-        asyncio.run(asyncio.sleep(0))
-        return super().make_prompt(sample, tokenizer)
 
 
 @pytest.mark.parametrize("kind", [Promises, StartsLoops])

@@ -14,9 +14,11 @@ from tests.recipe.test_surface import WITHOUT_TORCH
 from tests.rl_core.world import (
     END,
     MODEL,
+    Promises,
     Repeats,
     Sayings,
     SaysYes,
+    StartsLoops,
     advantages,
     config,
     prompts_of,
@@ -149,31 +151,6 @@ def test_the_adapter_may_say_it_in_its_own_words_and_may_await_something(
     run_grpo(Talks(), config(tmp_path), prompts=["sure?"], service_client=service())
 
     assert "1: [1.0, 0.0] 2" in capsys.readouterr().out.splitlines()
-
-
-class StartsLoops(Repeats):
-    """Each of its plain methods runs an event loop of its own, as one that asks a web API may."""
-
-    def build_dataset(self) -> list[str]:
-        return asyncio.run(self._later(["yes"]))
-
-    def make_prompt(self, sample: str, tokenizer: Any) -> list[int]:
-        return asyncio.run(self._later([1, 2]))
-
-    def compute_reward(self, response: str, sample: str) -> Any:
-        return asyncio.run(self._later(float(response.startswith("yes"))))
-
-    def evaluate(self, step: int, rewards: Sequence[float], num_datums: int) -> None:
-        asyncio.run(self._later(None))
-
-    async def _later(self, value: Any) -> Any:
-        await asyncio.sleep(0)
-        return value
-
-
-class Promises(Repeats):
-    async def build_dataset(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return ["yes"]
 
 
 @pytest.mark.parametrize("adapter", [StartsLoops(), Promises()], ids=lambda one: type(one).__name__)

@@ -1,11 +1,10 @@
 """Scripts of a newcomer, as they are, against a real server with a tiny model."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
-from tests.rl_core.world import run_script
+from tests.rl_core.world import rows, run_script
 
 import mint
 from mint.recipe.exceptions import ConfigurationError
@@ -39,9 +38,9 @@ def test_a_short_script_trains(
     assert re.fullmatch(r"Step 1: accuracy=\d+\.\d%, datums=\d+", one)
     assert re.fullmatch(r"Step 2: accuracy=\d+\.\d%, datums=\d+", two)
     [folder] = (tmp_path / "runs").iterdir()
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert sum(row["health/datums"] for row in rows) > 0
-    assert all(row.get("optim/kl_sample_train_v2", 0.0) < 1e-6 for row in rows)  # on-policy
+    written = rows(folder)
+    assert sum(row["health/datums"] for row in written) > 0
+    assert all(row.get("optim/kl_sample_train_v2", 0.0) < 1e-6 for row in written)  # on-policy
     assert len(examine_run(folder).steps) == 2
     path = last.removeprefix("Saved: ")
     sampler = client.create_sampling_client(model_path=path).result()

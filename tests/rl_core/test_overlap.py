@@ -71,28 +71,6 @@ def test_a_group_is_scored_while_another_is_still_being_sampled_and_the_other_wa
     assert advantages(fake) == [[0.5, -0.5, 0.5, -0.5]]
 
 
-class AllTogether(RLAdapter):
-    """Each scoring waits until all of the step's are under way."""
-
-    def __init__(self, count: int) -> None:
-        self.barrier = threading.Barrier(count)
-
-    def __call__(self, prompt: ModelInput, response: ModelInput) -> float:
-        self.barrier.wait(PATIENCE_S)  # raises when it is over
-        return float(TOKENIZER.decode(response.to_ints()).startswith("yes"))
-
-
-def test_all_48_plain_rewards_of_a_step_run_at_once(tmp_path: Path):
-    fake = service("yes", "no")
-
-    run_grpo(
-        AllTogether(48), config(tmp_path, batch=8, group=6),
-        prompts=[f"question {place}" for place in range(8)], service_client=fake,
-    )  # fmt: skip
-
-    assert len(advantages(fake)[0]) == 48
-
-
 class Bounded(RLAdapter):
     max_concurrency = 3
 

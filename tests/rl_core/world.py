@@ -4,6 +4,7 @@
 whichever request comes first.
 """
 
+import asyncio
 import json
 import os
 import runpy
@@ -99,6 +100,33 @@ class Repeats(RLAdapter):
 
     def compute_reward(self, response: str, sample: str) -> Any:
         return float(response == f"{sample}<|endoftext|>")
+
+
+class StartsLoops(Repeats):
+    """Each of its plain methods runs an event loop of its own, as one that asks a web API may."""
+
+    def build_dataset(self) -> list[str]:
+        return asyncio.run(self._later(["yes"]))
+
+    def make_prompt(self, sample: str, tokenizer: Any) -> list[int]:
+        return asyncio.run(self._later(super().make_prompt(sample, tokenizer)))
+
+    def compute_reward(self, response: str, sample: str) -> Any:
+        return asyncio.run(self._later(float(response.startswith("yes"))))
+
+    def evaluate(self, step: int, rewards: Sequence[float], num_datums: int) -> None:
+        asyncio.run(self._later(None))
+
+    async def _later(self, value: Any) -> Any:
+        await asyncio.sleep(0)
+        return value
+
+
+class Promises(Repeats):
+    """Its data set is a promise."""
+
+    async def build_dataset(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return ["yes"]
 
 
 def run_script(script: Path, folder: Path, environment: Mapping[str, str]) -> None:
