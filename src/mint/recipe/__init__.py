@@ -4,8 +4,9 @@ Names load when first used, so that `import mint.recipe` costs nothing; `recipe.
 like need no import of their own.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mint.recipe.late import late_names
 
 if TYPE_CHECKING:
     from mint.recipe import checkpoint_utils as checkpoint_utils
@@ -51,19 +52,4 @@ _MODULES = (
 _LATER = ("preference", "distillation")
 """Rooms of the plan that this release does not have."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-    elif name in _MODULES:
-        value = import_module(f"{__name__}.{name}")
-    elif name in _LATER:
-        raise AttributeError(f"mint.recipe.{name} is not part of this release.")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value  # found once: the next look-up does not come here
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES, *_MODULES})
+__getattr__, __dir__ = late_names(__name__, _NAMES, modules=_MODULES, planned=_LATER)

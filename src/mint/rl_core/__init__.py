@@ -3,8 +3,9 @@
 Names load when first used, so that `import mint.rl_core` costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mint.recipe.late import late_names
 
 if TYPE_CHECKING:
     from mint.rl_core.adapter import RLAdapter as RLAdapter
@@ -38,14 +39,4 @@ _NAMES = {
 
 __all__ = sorted(_NAMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-    globals()[name] = value  # found once: the next look-up does not come here
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+__getattr__, __dir__ = late_names(__name__, _NAMES)

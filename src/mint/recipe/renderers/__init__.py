@@ -1,8 +1,8 @@
 """Messages to tokens and back, one file per model family."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from mint.recipe.late import late_names
 from mint.recipe.messages import ContentPart as ContentPart
 from mint.recipe.messages import ImagePart as ImagePart
 from mint.recipe.messages import Message as Message
@@ -56,10 +56,4 @@ if TYPE_CHECKING:
 _FAMILIES = {kind: module for module, kind in BUILT_IN.values()}
 """Class -> its module."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _FAMILIES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_FAMILIES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = late_names(__name__, _FAMILIES)

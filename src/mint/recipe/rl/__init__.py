@@ -3,8 +3,9 @@
 Modules load when first used, so that `mint.recipe.rl.types` is at hand without another import.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mint.recipe.late import late_names
 
 if TYPE_CHECKING:
     from mint.recipe.rl import config as config
@@ -34,14 +35,4 @@ _MODULES = (
 _LATER = ("preference_envs",)
 """Modules of the plan that this release does not have."""
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name in _LATER:
-        raise AttributeError(f"{__name__}.{name} is not part of this release.")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES})
+__getattr__, __dir__ = late_names(__name__, modules=_MODULES, planned=_LATER)

@@ -3,8 +3,9 @@
 Names load when first used: the guard's processes import this package too, and are to stay small.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mint.recipe.late import late_names
 
 if TYPE_CHECKING:
     from mint.recipe.exceptions import SandboxError as SandboxError
@@ -24,34 +25,24 @@ if TYPE_CHECKING:
     from mint.recipe.sandbox.sandbox import Sandbox as Sandbox
 
 _NAMES = {
-    "CaseGrade": "sandbox.grading",
-    "FunctionCase": "sandbox.grading",
-    "Grade": "sandbox.grading",
-    "Isolation": "sandbox.isolation",
-    "Limits": "sandbox.limits",
-    "PYTHON": "sandbox.sandbox",
-    "ProgramCase": "sandbox.grading",
-    "Result": "sandbox.limits",
-    "Sandbox": "sandbox.sandbox",
-    "SandboxError": "exceptions",
-    "WeakIsolationWarning": "sandbox.isolation",
-    "grade_function": "sandbox.grading",
-    "grade_program": "sandbox.grading",
-    "same_text": "sandbox.answers",
-    "same_value": "sandbox.answers",
+    "CaseGrade": "grading",
+    "FunctionCase": "grading",
+    "Grade": "grading",
+    "Isolation": "isolation",
+    "Limits": "limits",
+    "PYTHON": "sandbox",
+    "ProgramCase": "grading",
+    "Result": "limits",
+    "Sandbox": "sandbox",
+    "SandboxError": ".exceptions",
+    "WeakIsolationWarning": "isolation",
+    "grade_function": "grading",
+    "grade_program": "grading",
+    "same_text": "answers",
+    "same_value": "answers",
 }
-"""Name -> the module of mint.recipe that has it."""
+"""Name -> the module of this package that has it; with a dot, of mint.recipe."""
 
 __all__ = list(_NAMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"mint.recipe.{_NAMES[name]}"), name)
-    globals()[name] = value  # found once: the next look-up does not come here
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+__getattr__, __dir__ = late_names(__name__, _NAMES)

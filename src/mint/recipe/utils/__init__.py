@@ -1,7 +1,8 @@
 """Doors for code that comes from elsewhere: logging, learning-rate schedules, list helpers."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from mint.recipe.late import late_names
 
 if TYPE_CHECKING:
     from mint.recipe.utils import lr_scheduling as lr_scheduling
@@ -10,8 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["lr_scheduling", "misc_utils", "ml_log"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+__getattr__, __dir__ = late_names(__name__, modules=__all__)
